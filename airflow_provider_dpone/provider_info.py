@@ -1,0 +1,11 @@
+"""Provider metadata for Airflow; imports nothing of Airflow."""
+
+
+def get_provider_info() -> dict[str, object]:
+    """What Airflow lists about this provider."""
+    return {
+        "package-name": "airflow-provider-dpone",
+        "name": "dpone",
+        "description": "Resumable, chunked, exactly-once historical loads between databases.",
+        "versions": ["0.1.0"],
+    }

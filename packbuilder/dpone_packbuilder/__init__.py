@@ -1,0 +1,1 @@
+"""Compiler of a project: manifests and catalog in, checks and a fingerprinted pack out."""
