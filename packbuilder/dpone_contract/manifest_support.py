@@ -1,0 +1,52 @@
+"""What the contract knows and this release cannot do yet: refused by name, so that nothing declared is ever ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dpone_contract.errors import ErrorCode
+from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, StateBackend
+from dpone_contract.yaml_tree import Path, YamlTree
+
+_SUPPORTED_MODES = (InnerMode.PARTITION_REPLACE, InnerMode.REPLACE)
+
+
+def report_unsupported(manifest: Manifest, tree: YamlTree) -> None:
+    """Add one finding for each key whose machinery does not exist yet."""
+    for path, message, next_step in unsupported_keys(manifest):
+        tree.report(ErrorCode.NOT_SUPPORTED, path, f"{message} is not supported yet", next_step)
+
+
+def unsupported_keys(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
+    """Give path, name and way out of each key that cannot be honoured."""
+    backfill = manifest.backfill
+    strategy: Path = ("sink", "strategy")
+    campaign: Path = (*strategy, "backfill")
+    for side, kind in (("source", manifest.source.type), ("sink", manifest.sink.type)):
+        if kind is not DatabaseType.POSTGRES:
+            yield (side, "type"), f"{side} type {kind.value}", "use postgres"
+    for name in ("columns", "exclude_columns", "where", "options"):
+        if getattr(manifest.source, name) is not None:
+            yield ("source", name), f"source.{name}", "load whole rows of the table, or of a view"
+    if manifest.sink.options is not None:
+        yield ("sink", "options"), "sink.options", "remove it"
+    if manifest.state is not None:
+        yield ("state",), "state at the top of a manifest", "the ledger is configured under backfill.state"
+    if manifest.sink.strategy.version_column is not None:
+        yield (*strategy, "version_column"), "version_column", "remove it"
+    if manifest.sink.strategy.only_new_rows:
+        yield (*strategy, "only_new_rows"), "only_new_rows: true", "remove it"
+    if backfill.inner_mode not in _SUPPORTED_MODES:
+        yield (*campaign, "inner_mode"), f"inner_mode {backfill.inner_mode.value}", "use partition_replace"
+    if backfill.parallel_workers > 1:
+        yield (*campaign, "parallel_workers"), "parallel_workers above 1", "use 1, or a mapped mode"
+    if backfill.publication.mode != "direct":
+        yield (*campaign, "publication"), "publication.mode shadow_swap", "use direct"
+    if backfill.verify == "checksum":
+        yield (*campaign, "verify"), "verify: checksum", "use counts or strict"
+    if backfill.state_dir is not None:
+        yield (*campaign, "state_dir"), "state_dir", "remove it; the ledger lives beside the target"
+    if backfill.state.backend is StateBackend.LOCAL_FILE:
+        yield (*campaign, "state", "backend"), "the local_file ledger", "use audit_schema"
+    if backfill.state.connection_ref is not None:
+        yield (*campaign, "state", "connection_ref"), "state.connection_ref", "remove it"

@@ -1,0 +1,109 @@
+"""The mapping policy: how many Airflow task instances show a campaign, and how many may run at once."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from dpone_contract.errors import MappingPolicyInvalidError, MappingPoolRequiredError
+from dpone_contract.frozen import FrozenModel
+
+MAX_ITEMS_CEILING = 200
+MAX_ACTIVE_CEILING = 64
+DEFAULT_POOL = "dpone_backfill"
+
+JsonScalar: TypeAlias = str | int | float | bool | None
+
+_POOL = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.\- ]{0,255}$")
+
+
+class MappingMode(StrEnum):
+    """One task, one task a chunk, or at most `max_items` tasks of contiguous chunks."""
+
+    INTERNAL = "internal"
+    VISIBLE = "visible"
+    SUMMARY = "summary"
+
+
+class MappingOptions(FrozenModel):
+    """The authored `airflow.mapping` block: any value, so that a bad one is reported under the mapping's own code."""
+
+    mode: JsonScalar = Field(default=None, description="internal, visible or summary.")
+    max_items: JsonScalar = Field(default=None, description="Most mapped task instances, 1..200.")
+    max_active: JsonScalar = Field(default=None, description="Most of them at once, 1..64 and at most max_items.")
+    pool: JsonScalar = Field(default=None, description="Airflow pool of the mapped tasks.")
+
+
+class MappingLimits(FrozenModel):
+    """The bounds of a mapping plan."""
+
+    max_items: Annotated[int, Field(ge=1, le=MAX_ITEMS_CEILING)]
+    max_active: Annotated[int, Field(ge=1, le=MAX_ACTIVE_CEILING)]
+    pool: Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class MappingPolicy(FrozenModel):
+    """A resolved policy: mode and limits, defaults filled in."""
+
+    mode: MappingMode = MappingMode.INTERNAL
+    limits: MappingLimits = MappingLimits(max_items=200, max_active=16, pool=DEFAULT_POOL)
+
+    @property
+    def mapped(self) -> bool:
+        """Whether Airflow shows more than one task."""
+        return self.mode is not MappingMode.INTERNAL
+
+
+def resolve_mapping_policy(*layers: MappingOptions | None) -> MappingPolicy:
+    """Resolve authored blocks, the first that sets a field wins, then defaults.
+
+    `max_active` defaults to 16, or to `max_items` where that is smaller.
+
+    Errors: MappingPolicyInvalidError for a malformed mode or limit; MappingPoolRequiredError for an empty pool.
+    Source: the mapping design, authoring.
+    """
+
+    def authored(name: str) -> object:
+        values = (getattr(layer, name) for layer in layers if layer is not None)
+        return next((value for value in values if value is not None), None)
+
+    mode = _read_mode(authored("mode"))
+    max_items = _read_limit("max_items", authored("max_items"), 200, MAX_ITEMS_CEILING)
+    max_active = _read_limit("max_active", authored("max_active"), min(16, max_items), MAX_ACTIVE_CEILING)
+    if max_active > max_items:
+        raise MappingPolicyInvalidError(
+            f"max_active {max_active} is above max_items {max_items}",
+            next_step=f"lower max_active to {max_items}, or raise max_items",
+        )
+    pool = authored("pool")
+    if mode is not MappingMode.INTERNAL and pool is not None and (not isinstance(pool, str) or not pool.strip()):
+        raise MappingPoolRequiredError(f"mode {mode.value} needs a pool", next_step="set mapping.pool to its name")
+    pool = DEFAULT_POOL if pool is None else pool
+    if not isinstance(pool, str) or not _POOL.match(pool):
+        raise MappingPolicyInvalidError(
+            f"pool {pool!r} is not an Airflow pool name", next_step="use letters, digits, _ . and -"
+        )
+    return MappingPolicy(mode=mode, limits=MappingLimits(max_items=max_items, max_active=max_active, pool=pool))
+
+
+def _read_mode(value: object) -> MappingMode:
+    if value is None:
+        return MappingMode.INTERNAL
+    if isinstance(value, str) and value in tuple(MappingMode):
+        return MappingMode(value)
+    raise MappingPolicyInvalidError(
+        f"mapping.mode {value!r} is not a mode", next_step="use internal, visible or summary"
+    )
+
+
+def _read_limit(name: str, value: object, default: int, ceiling: int) -> int:
+    if value is None:
+        return default
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= ceiling:
+        return value
+    raise MappingPolicyInvalidError(
+        f"mapping.{name} {value!r} is out of bounds", next_step=f"use a whole number from 1 to {ceiling}"
+    )

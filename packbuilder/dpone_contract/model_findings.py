@@ -1,0 +1,107 @@
+"""What a model refuses, told in the words of the file: place, nearest known key, where a misplaced key belongs."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from dpone_contract.errors import ErrorCode
+from dpone_contract.yaml_tree import Path, YamlTree
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_EXPECTED = {
+    "string_type": "text; put quotes around it",
+    "int_type": "a whole number without quotes",
+    "bool_type": "true or false without quotes",
+    "tuple_type": "a list",
+    "model_type": "a block of keys",
+    "model_attributes_type": "a block of keys",
+    "dict_type": "a block of keys",
+}
+
+
+def validate_tree(tree: YamlTree, model: type[Model], code: ErrorCode = ErrorCode.MANIFEST_INVALID) -> Model | None:
+    """Validate a tree's value; on failure add one finding an error to the tree and give None."""
+    if not isinstance(tree.value, dict):
+        if not tree.findings:
+            tree.report(code, (), "the file is not a block of keys", "start with `dpone init`")
+        return None
+    try:
+        return model.model_validate_json(json.dumps(tree.value))
+    except ValidationError as error:
+        for found in error.errors(include_url=False):
+            _report(tree, model, code, found)
+        return None
+
+
+def _report(tree: YamlTree, model: type[BaseModel], code: ErrorCode, found: Any) -> None:
+    path: Path = tuple(found["loc"])
+    name = str(path[-1]) if path else "file"
+    if found["type"] == "extra_forbidden":
+        tree.report(code, path, f"unknown key {name!r}", _suggest(model, path))
+    elif found["type"] == "missing":
+        parent = ".".join(map(str, path[:-1]))
+        tree.report(code, path[:-1], f"key {name!r} is missing" + (f" in {parent}" if parent else ""), "add it")
+    elif found["type"] in _EXPECTED:
+        tree.report(code, path, f"{name} must be {_EXPECTED[found['type']].split(';')[0]}", "write " + _EXPECTED[found["type"]])
+    elif found["type"] in ("literal_error", "enum"):
+        expected = str(found["ctx"]["expected"])
+        close = get_close_matches(str(found["input"]), expected.replace("'", "").replace(" or ", ", ").split(", "), n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        tree.report(code, path, f"{name} {found['input']!r} is not known", f"{hint}use {expected}")
+    else:
+        message = str(found["msg"]).removeprefix("Value error, ")
+        tree.report(code, path, f"{name}: {message[0].lower()}{message[1:]}")
+
+
+def _suggest(model: type[BaseModel], path: Path) -> str:
+    name = str(path[-1])
+    holder = _model_at(model, path[:-1])
+    known = _keys(holder) if holder else {}
+    homes = [home for home, key in _all_keys(model, ()) if key == name]
+    if homes:
+        return f"it belongs under {' or '.join(homes[:3])}"
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    elsewhere = get_close_matches(name, {key for _, key in _all_keys(model, ())}, n=1, cutoff=0.8)
+    if elsewhere:
+        homes = [home for home, key in _all_keys(model, ()) if key == elsewhere[0]]
+        return f"did you mean {elsewhere[0]!r}, under {homes[0]}?"
+    return "known here: " + ", ".join(known)
+
+
+def _keys(model: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif get_origin(annotation) in (Union, types.UnionType, tuple, dict, list) or hasattr(annotation, "__metadata__"):
+        for argument in get_args(annotation):
+            yield from _models_in(argument)
+
+
+def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
+    current: type[BaseModel] | None = model
+    for part in path:
+        if current is None:
+            return None
+        keys = _keys(current)
+        if part in keys:
+            current = next(_models_in(keys[str(part)]), None)
+    return current
+
+
+def _all_keys(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for key, annotation in _keys(model).items():
+        yield ".".join(path) or "the top of the file", key
+        for child in _models_in(annotation):
+            yield from _all_keys(child, (*path, key))

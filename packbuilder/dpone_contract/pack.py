@@ -1,0 +1,191 @@
+"""The pack: one workload compiled for Airflow, fingerprinted, without a credential; and how it is read and proved."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue, ValidationError
+
+from dpone_contract.canonical import Fingerprint, canonical_json_of_plain, fingerprint_of_bytes
+from dpone_contract.errors import PackInvalidError, PackTooLargeError
+from dpone_contract.frozen import FrozenModel
+from dpone_contract.mapping_item import dump_item, mapping_item
+from dpone_contract.mapping_plan import FingerprintText, InternalMapping, MappingPlan, verify_mapping_plan
+from dpone_contract.process import Process, process_digest
+
+PACK_SCHEMA = "dpone.airflow-pack.v1"
+PACK_FILE_NAME = "airflow-pack.json"
+PACK_SIZE_LIMIT_BYTES = 2 * 1024 * 1024
+ENVIRONMENT_VALUE_LIMIT_BYTES = 128 * 1024
+
+AirflowName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,250}$")]
+ShortText = Annotated[str, Field(min_length=1, max_length=250)]
+
+
+class ExecutionBackend(StrEnum):
+    """Where a task runs `dpone run`: in a pod, or in a child process of the worker."""
+
+    KUBERNETES = "kubernetes"
+    PROCESS = "process"
+
+
+class DagProjection(FrozenModel):
+    """What Airflow shows of a workload."""
+
+    dag_id: AirflowName
+    description: str | None = None
+    schedule: str | None = None
+    start_date: str | None = None
+    catchup: bool = False
+    max_active_runs: Annotated[int, Field(ge=1)] = 1
+    tags: tuple[str, ...] = ()
+    owner: str | None = None
+    retries: Annotated[int, Field(ge=0)] = 0
+    retry_delay_seconds: Annotated[int, Field(ge=0)] = 60
+
+
+class RetryAuthority(FrozenModel):
+    """How many Airflow retries the compiler found to be safe, and why."""
+
+    max_retries: Annotated[int, Field(ge=0, le=3)]
+    reason: str
+
+
+class Hook(FrozenModel):
+    """A command that runs once, before all items or after them."""
+
+    name: AirflowName
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
+
+
+class Hooks(FrozenModel):
+    """Hooks of a process."""
+
+    pre: tuple[Hook, ...] = ()
+    post: tuple[Hook, ...] = ()
+
+
+class ProcessPlan(FrozenModel):
+    """One process of a pack. Exactly one of `kpo_kwargs` (internal) and `mapped_kpo_kwargs` (mapped) is present."""
+
+    task_id: AirflowName
+    backend: ExecutionBackend
+    process: Process
+    process_digest: FingerprintText
+    mapping: MappingPlan | InternalMapping
+    labels: tuple[ShortText, ...] = ()
+    kpo_kwargs: dict[str, JsonValue] | None = None
+    mapped_kpo_kwargs: dict[str, JsonValue] | None = None
+    hooks: Hooks = Hooks()
+    outlets: tuple[ShortText, ...] = ()
+    retry_authority: RetryAuthority
+
+
+class Pack(FrozenModel):
+    """`dpone.airflow-pack.v1`."""
+
+    schema_: Literal["dpone.airflow-pack.v1"] = Field(default="dpone.airflow-pack.v1", alias="schema")
+    fingerprint: FingerprintText
+    minimum_provider_version: ShortText
+    release: ShortText
+    deployment: ShortText
+    workload: AirflowName
+    dag: DagProjection
+    processes: Annotated[tuple[ProcessPlan, ...], Field(min_length=1)]
+
+
+def seal_pack(pack: Pack) -> Pack:
+    """Give the same pack with its fingerprint filled in."""
+    return pack.replaced(fingerprint=pack_fingerprint(pack.to_document()))
+
+
+def pack_fingerprint(document: dict[str, object]) -> Fingerprint:
+    """Fingerprint a pack's document, the fingerprint itself left out. Packs hold no float, so plain JSON is canonical."""
+    return fingerprint_of_bytes(
+        canonical_json_of_plain({key: value for key, value in document.items() if key != "fingerprint"})
+    )
+
+
+def dump_pack(pack: Pack) -> bytes:
+    """Give a pack's canonical bytes.
+
+    Errors: PackTooLargeError beyond 2 MiB.
+    """
+    data = canonical_json_of_plain(pack.to_document())
+    if len(data) > PACK_SIZE_LIMIT_BYTES:
+        raise PackTooLargeError(
+            f"pack {pack.workload} has {len(data)} bytes, more than {PACK_SIZE_LIMIT_BYTES}",
+            next_step="split the workload",
+        )
+    return data
+
+
+def parse_pack(data: bytes) -> Pack:
+    """Read a pack and prove it: schema, fingerprint, mapping plans, digests, sizes.
+
+    Errors: PackInvalidError naming what does not hold; MappingPlanMismatchError for a damaged mapping plan.
+    """
+    if len(data) > PACK_SIZE_LIMIT_BYTES:
+        raise PackInvalidError(f"the pack has {len(data)} bytes, more than {PACK_SIZE_LIMIT_BYTES}")
+    try:
+        document = json.loads(data, object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise PackInvalidError(f"the pack is not JSON: {error}", next_step="build it again") from error
+    if not isinstance(document, dict) or document.get("schema") != PACK_SCHEMA:
+        found = document.get("schema") if isinstance(document, dict) else None
+        raise PackInvalidError(
+            f"the pack's schema is {found!r}, this reader knows {PACK_SCHEMA}",
+            next_step="upgrade airflow-provider-dpone, or build the pack with its release",
+        )
+    if document.get("fingerprint") != pack_fingerprint(document):
+        raise PackInvalidError(
+            "the pack was changed after it was built: its fingerprint does not match its content",
+            next_step="build it again with `dpone pack build`; do not edit packs",
+        )
+    try:
+        pack = Pack.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise PackInvalidError(
+            f"the pack is malformed at {'.'.join(map(str, first['loc']))}: {first['msg']}",
+            next_step="upgrade airflow-provider-dpone, or build the pack again",
+        ) from error
+    verify_pack(pack)
+    return pack
+
+
+def verify_pack(pack: Pack) -> None:
+    """Prove what a fingerprint alone cannot: that a pack's parts agree with one another.
+
+    Errors: PackInvalidError, MappingPlanMismatchError.
+    """
+    for plan in pack.processes:
+        mapped = isinstance(plan.mapping, MappingPlan)
+        if (plan.mapped_kpo_kwargs is not None) != mapped or (plan.kpo_kwargs is not None) == mapped:
+            raise PackInvalidError(f"task {plan.task_id}: its operator arguments do not fit its mapping mode")
+        if process_digest(plan.process) != plan.process_digest:
+            raise PackInvalidError(f"task {plan.task_id}: its process is not the one that its digest names")
+        if isinstance(plan.mapping, MappingPlan):
+            _verify_mapped(plan, plan.mapping)
+
+
+def _verify_mapped(plan: ProcessPlan, mapping: MappingPlan) -> None:
+    verify_mapping_plan(mapping)
+    if (mapping.mode, mapping.limits) != (plan.process.mapping.mode.value, plan.process.mapping.limits):
+        raise PackInvalidError(f"task {plan.task_id}: its mapping plan is not of its process's policy")
+    if len(plan.labels) != mapping.items_total:
+        raise PackInvalidError(f"task {plan.task_id}: {len(plan.labels)} labels for {mapping.items_total} items")
+    dump_item(mapping_item(mapping, mapping.items[-1]))
+
+
+def _require_unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("duplicate key")
+    return found
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")

@@ -1,0 +1,49 @@
+"""The identity of what runs: release, deployment, pack and process, the same for every mapped item."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+
+from dpone_contract.canonical import canonical_json_of_plain
+from dpone_contract.errors import RunContextInvalidError
+from dpone_contract.frozen import FrozenModel
+from dpone_contract.mapping_plan import FingerprintText
+
+_SIZE_LIMIT_BYTES = 8 * 1024
+ShortText = Annotated[str, Field(min_length=1, max_length=250)]
+
+
+class RunIdentity(FrozenModel):
+    """`dpone.airflow-run-identity.v1`."""
+
+    schema_: Literal["dpone.airflow-run-identity.v1"] = Field(
+        default="dpone.airflow-run-identity.v1", alias="schema"
+    )
+    release: ShortText
+    deployment: ShortText
+    workload: ShortText
+    process: ShortText
+    pack_fingerprint: FingerprintText
+    process_digest: FingerprintText
+
+
+def dump_run_identity(identity: RunIdentity) -> str:
+    """Give the canonical JSON text of an identity."""
+    return canonical_json_of_plain(identity.to_document()).decode()
+
+
+def parse_run_identity(text: str) -> RunIdentity:
+    """Read an identity.
+
+    Errors: RunContextInvalidError.
+    """
+    if len(text) > _SIZE_LIMIT_BYTES:
+        raise RunContextInvalidError("the run identity is too large", next_step="let the provider write it")
+    try:
+        return RunIdentity.model_validate_json(text)
+    except ValidationError as error:
+        raise RunContextInvalidError(
+            f"the run identity is malformed: {error.errors()[0]['msg']}", next_step="let the provider write it"
+        ) from error
