@@ -126,7 +126,11 @@ class EmbeddedPostgres:
         if self._watchdog is not None:
             raise EmbeddedPostgresError("the server runs already")
         folder = self._folder = _make_private_folder(self._folder)
-        self._watchdog = self._start_watchdog(folder)
+        try:
+            self._watchdog = self._start_watchdog(folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         assert self._watchdog.stdout is not None
         try:
             report = json.loads(

@@ -20,8 +20,6 @@ from quickstart import embedded_postgres
 from quickstart.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresError
 from tests.waiting import wait_until
 
-EXAMPLES = Path(embedded_postgres.__file__).parents[1]
-
 # What every starter below does first; `server` and `report` are in reach of the rest of its script.
 STARTER = """
 import json, os, signal, sys
@@ -43,7 +41,7 @@ def started(script: str) -> Iterator[subprocess.Popen[str]]:
     """A starter process in a process group of its own, killed at the end if it still runs."""
     process = subprocess.Popen(
         [sys.executable, "-c", STARTER + textwrap.dedent(script)],
-        env={**os.environ, "PYTHONPATH": str(EXAMPLES)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -143,6 +141,14 @@ def test_stop_ends_every_process_and_removes_the_folder() -> None:
 def test_a_failed_start_shows_the_log_and_leaves_nothing() -> None:
     server = EmbeddedPostgres(settings={"shared_preload_libraries": "no_such_library"})
     with pytest.raises(EmbeddedPostgresError, match="no_such_library"):
+        server.start()
+    assert not server.folder.exists()
+
+
+def test_a_watchdog_that_cannot_start_leaves_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = EmbeddedPostgres()
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with pytest.raises(FileNotFoundError):
         server.start()
     assert not server.folder.exists()
 
