@@ -23,12 +23,12 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import quote, urlencode
 
 MARKER = "DPONE_AIRFLOW_HOME_MARKER"
@@ -36,6 +36,7 @@ STARTED_WITHIN = timedelta(seconds=180)
 TERM_GRACE = timedelta(seconds=10)
 KILL_GRACE = timedelta(seconds=10)
 POLL_SECONDS = 0.5
+END_POLL_SECONDS = 0.1
 REQUEST_TIMEOUT_SECONDS = 60.0
 PAGE_LIMIT = 100  # the server's maximum_page_limit; a larger value is cut to it without a word
 LOG_TAIL_CHARS = 4000
@@ -88,6 +89,13 @@ class TaskState:
     start: datetime | None
     end: datetime | None
     duration: float | None
+
+
+class HomeProcess(NamedTuple):
+    """One process; its start, in clock ticks since boot, tells it from a later one with the same id."""
+
+    pid: int
+    started: int
 
 
 class AirflowApi:
@@ -326,15 +334,14 @@ class AirflowHome(AirflowApi):
         Errors: AirflowHomeError when a process outlives SIGKILL.
         """
         if self._process is not None:
+            leader = self._process
+            known = marked_processes(self.marker)
             # standalone alone would leave its components behind; the whole group ends in order.
-            _signal(-self._process.pid, signal.SIGTERM)
-            _wait_until_ended(self.marker, TERM_GRACE, self._process.poll)
-            left = end_marked_processes(self.marker, KILL_GRACE)
-            if left:
-                raise AirflowHomeError(
-                    f"processes {sorted(left)} of Airflow in {self.folder} outlived SIGKILL"
-                )
-            self._process.wait()
+            _signal(-leader.pid, signal.SIGTERM)
+            known = _wait_until_ended(self.marker, TERM_GRACE, known, lambda _: leader.poll())
+            if left := end_marked_processes(self.marker, KILL_GRACE, known):
+                raise AirflowHomeError(f"{sorted(left)} of Airflow in {self.folder} outlived SIGKILL")
+            leader.wait()
             self._process = None
         self._dismiss_watchdog()
 
@@ -375,66 +382,72 @@ class AirflowHome(AirflowApi):
             self._watchdog = None
 
 
-def marked_processes(marker: str) -> set[int]:
-    """Ids of the living processes of the home with this marker, never the caller's own session.
+def marked_processes(marker: str, known: Set[HomeProcess] = frozenset()) -> set[HomeProcess]:
+    """Find the living processes of the home with this marker, never the caller's own session.
 
-    The evidence is the marker in a process's environment; descendants and session fellows are added, for a
-    program that wipes its environment.
+    The evidence is the marker in a process's environment. Descendants and session fellows are added, and
+    those of `known` that still live: a task's child may have a clean environment and a session of its own,
+    and is found only through a parent that may be gone at the next look.
     """
     needle = f"{MARKER}={marker}".encode()
     own_session = os.getsid(0)
-    parents: dict[int, int] = {}
-    sessions: dict[int, int] = {}
-    found: set[int] = set()
-    for entry in os.scandir("/proc"):
-        if not entry.name.isdigit():
-            continue
+    sessions: dict[HomeProcess, int] = {}
+    parents: dict[HomeProcess, int] = {}
+    found: set[HomeProcess] = set()
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            # After the name, which may hold anything: state, parent, group, session.
-            state, parent, _, session = _read_proc(entry, "stat").rpartition(b")")[2].split()[:4]
-            environment = _read_proc(entry, "environ").split(b"\0")
+            # After the name, which may hold anything: state, parent, group, session; start time is field 22.
+            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+            environment = (folder / "environ").read_bytes().split(b"\0")
         except OSError:  # it ended meanwhile, or is another user's
             continue
-        if state not in b"ZX" and int(session) != own_session:
-            parents[int(entry.name)], sessions[int(entry.name)] = int(parent), int(session)
-            if needle in environment:
-                found.add(int(entry.name))
+        process = HomeProcess(pid=int(folder.name), started=int(fields[19]))
+        if fields[0] not in b"ZX" and int(fields[3]) != own_session:
+            parents[process], sessions[process] = int(fields[1]), int(fields[3])
+            if needle in environment or process in known:
+                found.add(process)
     while True:
-        home_sessions = {sessions[pid] for pid in found}
-        more = {pid for pid in parents if parents[pid] in found or sessions[pid] in home_sessions} - found
-        if not more:
+        pids = {process.pid for process in found}
+        home_sessions = {sessions[process] for process in found}
+        more = {
+            process for process in parents if parents[process] in pids or sessions[process] in home_sessions
+        }
+        if more <= found:
             return found
         found |= more
 
 
-def end_marked_processes(marker: str, grace: timedelta) -> set[int]:
+def end_marked_processes(
+    marker: str, grace: timedelta, known: Set[HomeProcess] = frozenset()
+) -> set[HomeProcess]:
     """Kill the home's processes, new ones too, until none is found; return those left after the grace."""
 
-    def kill() -> int | None:
-        for pid in marked_processes(marker):
-            _signal(pid, signal.SIGKILL)
-        return None
+    def kill(found: Set[HomeProcess]) -> None:
+        for process in found:
+            _signal(process.pid, signal.SIGKILL)
 
-    return _wait_until_ended(marker, grace, kill)
+    return _wait_until_ended(marker, grace, known, kill)
 
 
-def _wait_until_ended(marker: str, grace: timedelta, meanwhile: Callable[[], int | None]) -> set[int]:
+def _wait_until_ended(
+    marker: str,
+    grace: timedelta,
+    known: Set[HomeProcess],
+    meanwhile: Callable[[Set[HomeProcess]], object],
+) -> set[HomeProcess]:
     deadline = time.monotonic() + grace.total_seconds()
     while True:
-        meanwhile()
-        left = marked_processes(marker)
-        if not left or time.monotonic() > deadline:
-            return left
-        time.sleep(0.1)
+        found = marked_processes(marker, known)
+        meanwhile(found)
+        if not found or time.monotonic() > deadline:
+            return found
+        known = found
+        time.sleep(END_POLL_SECONDS)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-
-
-def _read_proc(entry: os.DirEntry[str], name: str) -> bytes:
-    return Path(entry.path, name).read_bytes()
 
 
 def _start_watchdog(marker: str) -> subprocess.Popen[bytes]:

@@ -194,12 +194,31 @@ def test_detached_processes_end_by_the_command(marker: str, tmp_path: Path) -> N
         stdin=subprocess.PIPE,
         start_new_session=True,
     )
-    wait_until(lambda: marked_processes(home.marker) == {survivor.pid}, GONE_SECONDS)
+    wait_until(lambda: [found.pid for found in marked_processes(home.marker)] == [survivor.pid], GONE_SECONDS)
 
     subprocess.run(shlex.split(command), check=True)
 
     survivor.communicate()
     assert survivor.returncode == -signal.SIGKILL
+
+
+def test_child_without_marker_is_known_after_its_parent_is_gone(marker: str) -> None:
+    program = "import subprocess; child = subprocess.Popen(['sleep', '60'], env={}, start_new_session=True);"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program + "print(child.pid, flush=True); child.wait()"],
+        env={airflow_home.MARKER: marker, "PATH": os.defpath},
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert parent.stdout is not None
+    child_id = int(parent.stdout.readline())
+    known = marked_processes(marker)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+
+    assert [found.pid for found in marked_processes(marker, known)] == [child_id]
+    assert end_marked_processes(marker, timedelta(seconds=10), known) == set()
 
 
 def test_settings_of_the_caller_stay_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
