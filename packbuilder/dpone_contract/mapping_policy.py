@@ -33,7 +33,9 @@ class MappingOptions(FrozenModel):
 
     mode: JsonScalar = Field(default=None, description="internal, visible or summary.")
     max_items: JsonScalar = Field(default=None, description="Most mapped task instances, 1..200.")
-    max_active: JsonScalar = Field(default=None, description="Most of them at once, 1..64 and at most max_items.")
+    max_active: JsonScalar = Field(
+        default=None, description="Most of them at once, 1..64 and at most max_items."
+    )
     pool: JsonScalar = Field(default=None, description="Airflow pool of the mapped tasks.")
 
 
@@ -62,7 +64,8 @@ def resolve_mapping_policy(*layers: MappingOptions | None) -> MappingPolicy:
 
     `max_active` defaults to 16, or to `max_items` where that is smaller.
 
-    Errors: MappingPolicyInvalidError for a malformed mode or limit; MappingPoolRequiredError for an empty pool.
+    Errors: MappingPolicyInvalidError for a malformed mode or limit; MappingPoolRequiredError for an empty pool. Their
+    field `field` names the key at fault.
     Source: the mapping design, authoring.
     """
 
@@ -77,16 +80,27 @@ def resolve_mapping_policy(*layers: MappingOptions | None) -> MappingPolicy:
         raise MappingPolicyInvalidError(
             f"max_active {max_active} is above max_items {max_items}",
             next_step=f"lower max_active to {max_items}, or raise max_items",
+            field="max_active",
         )
     pool = authored("pool")
-    if mode is not MappingMode.INTERNAL and pool is not None and (not isinstance(pool, str) or not pool.strip()):
-        raise MappingPoolRequiredError(f"mode {mode.value} needs a pool", next_step="set mapping.pool to its name")
+    if (
+        mode is not MappingMode.INTERNAL
+        and pool is not None
+        and (not isinstance(pool, str) or not pool.strip())
+    ):
+        raise MappingPoolRequiredError(
+            f"mode {mode.value} needs a pool", next_step="set mapping.pool to its name", field="pool"
+        )
     pool = DEFAULT_POOL if pool is None else pool
     if not isinstance(pool, str) or not _POOL.match(pool):
         raise MappingPolicyInvalidError(
-            f"pool {pool!r} is not an Airflow pool name", next_step="use letters, digits, _ . and -"
+            f"pool {pool!r} is not an Airflow pool name",
+            next_step="use letters, digits, _ . and -",
+            field="pool",
         )
-    return MappingPolicy(mode=mode, limits=MappingLimits(max_items=max_items, max_active=max_active, pool=pool))
+    return MappingPolicy(
+        mode=mode, limits=MappingLimits(max_items=max_items, max_active=max_active, pool=pool)
+    )
 
 
 def _read_mode(value: object) -> MappingMode:
@@ -95,7 +109,7 @@ def _read_mode(value: object) -> MappingMode:
     if isinstance(value, str) and value in tuple(MappingMode):
         return MappingMode(value)
     raise MappingPolicyInvalidError(
-        f"mapping.mode {value!r} is not a mode", next_step="use internal, visible or summary"
+        f"mapping.mode {value!r} is not a mode", next_step="use internal, visible or summary", field="mode"
     )
 
 
@@ -105,5 +119,7 @@ def _read_limit(name: str, value: object, default: int, ceiling: int) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= ceiling:
         return value
     raise MappingPolicyInvalidError(
-        f"mapping.{name} {value!r} is out of bounds", next_step=f"use a whole number from 1 to {ceiling}"
+        f"mapping.{name} {value!r} is out of bounds",
+        next_step=f"use a whole number from 1 to {ceiling}",
+        field=name,
     )

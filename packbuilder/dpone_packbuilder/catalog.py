@@ -1,0 +1,99 @@
+"""The catalog: names of workloads, the manifest of each, and how Airflow shows and runs it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dpone_contract.frozen import FrozenModel
+from dpone_contract.manifest import ConnectionName, Options
+from dpone_contract.mapping_policy import MappingOptions
+from dpone_contract.pack import AirflowName, ExecutionBackend, ShortText
+from dpone_contract.yaml_tree import Path
+
+WorkloadName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}$")]
+Tag = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class ExecutionOptions(FrozenModel):
+    """The authored `airflow.execution` block: the DAG of a workload."""
+
+    dag_id: AirflowName | None = Field(
+        default=None, description="Id of the DAG; default the workload's name."
+    )
+    description: str | None = Field(default=None, max_length=2000, description="Shown by Airflow.")
+    schedule: str | None = Field(default=None, description="A preset such as @daily, a cron line, or null.")
+    start_date: str | None = Field(
+        default=None, description="Quoted ISO date or instant; needed by a schedule."
+    )
+    catchup: bool | None = Field(default=None, description="Run missed intervals; default false.")
+    retries: Annotated[int, Field(ge=0, le=100)] | None = Field(
+        default=None, description="Airflow retries of a task; at most the retry authority; default 0."
+    )
+    retry_delay_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
+        default=None, description="Pause before a retry; default 60."
+    )
+    max_active_runs: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        default=None, description="DAG runs at once; default 1."
+    )
+    tags: tuple[Tag, ...] | None = Field(default=None, description="Tags of the DAG.")
+    owner: ShortText | None = Field(default=None, description="Owner of the tasks.")
+    outlets: tuple[ShortText, ...] | None = Field(
+        default=None, description="URIs of the assets that a finished load updates."
+    )
+    backend: ExecutionBackend | None = Field(
+        default=None, description="kubernetes (default) or process: where `dpone run` runs."
+    )
+
+
+class AirflowOptions(FrozenModel):
+    """The authored `airflow` block of a workload or of the defaults."""
+
+    mapping: MappingOptions | None = Field(default=None, description="How many tasks show the campaign.")
+    execution: ExecutionOptions | None = Field(default=None, description="The DAG and where its tasks run.")
+
+
+class SecretKey(FrozenModel):
+    """Where a pod finds a connection: a key of a Kubernetes secret, never a value."""
+
+    secret: ShortText = Field(description="Name of the Kubernetes secret.")
+    key: ShortText = Field(description="Key within the secret.")
+
+
+class WorkloadOptions(FrozenModel):
+    """One entry under `workloads`."""
+
+    manifest: Annotated[str, Field(min_length=1)] = Field(
+        description="Path of the manifest, relative to the catalog."
+    )
+    airflow: AirflowOptions | None = Field(default=None, description="Projection on Airflow.")
+    pod: Options | None = Field(default=None, description="Pod settings of the kubernetes backend.")
+    connections: dict[ConnectionName, SecretKey] | None = Field(
+        default=None, description="Secrets that hold the connections of the kubernetes backend."
+    )
+
+
+class CatalogDefaults(FrozenModel):
+    """What holds for every workload that does not say otherwise."""
+
+    airflow: AirflowOptions | None = Field(default=None, description="Defaults of mapping and execution.")
+
+
+class WorkloadCatalog(FrozenModel):
+    """The whole file."""
+
+    workloads: Annotated[dict[WorkloadName, WorkloadOptions], Field(min_length=1)] = Field(
+        description="Workloads by name."
+    )
+    defaults: CatalogDefaults | None = Field(default=None, description="For all workloads of this file.")
+
+
+def workload_path(name: str, *keys: str) -> Path:
+    """Give the path of a key of a workload within its catalog."""
+    return ("workloads", name, *keys)
+
+
+def default_path(*keys: str) -> Path:
+    """Give the path of a key of the defaults within a catalog."""
+    return ("defaults", *keys)

@@ -1,0 +1,120 @@
+"""Every static check of a project: the rules of each workload, and those between workloads. Nothing is raised."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dpone_contract.errors import DponeError, ErrorCode
+from dpone_contract.finding import Finding, Severity
+from dpone_packbuilder.campaign_rules import plan_workload
+from dpone_packbuilder.compiler import compile_pack
+from dpone_packbuilder.execution_rules import check_execution
+from dpone_packbuilder.mapping_planner import PlannedWorkload
+from dpone_packbuilder.policy import execution_place, resolve_execution
+from dpone_packbuilder.project import Project, Workload
+from dpone_packbuilder.rule import error_at, in_campaign, in_manifest, raised_at, warning_at
+
+_SPECIFIC = (ErrorCode.MAPPING_PARALLELISM_MULTIPLIER, ErrorCode.MAPPING_STATE_UNSUPPORTED)
+
+
+@dataclass(frozen=True)
+class Review:
+    """What the checks found, in the order of files and lines, and the plans that they made on the way."""
+
+    findings: tuple[Finding, ...]
+    planned: tuple[PlannedWorkload, ...]
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings that block publication."""
+        return tuple(found for found in self.findings if found.severity is Severity.ERROR)
+
+
+def check_project(project: Project) -> tuple[Finding, ...]:
+    """Give every finding of a project, those of reading it included."""
+    return review_project(project).findings
+
+
+def review_project(project: Project) -> Review:
+    """Check a project and keep the plans, so that a build does not make them again."""
+    findings = list(project.findings)
+    planned = []
+    for workload in project.workloads:
+        plan, found = _review_workload(workload)
+        findings += found
+        if plan is not None:
+            planned.append(plan)
+    findings += refuse_shared_dag_ids(project)
+    findings += report_overlaps(planned)
+    return Review(tuple(sorted(set(_without_general(findings)), key=_order)), tuple(planned))
+
+
+def refuse_shared_dag_ids(project: Project) -> Iterator[Finding]:
+    """Two workloads cannot be one DAG: Airflow would show the one that it parsed last."""
+    owners: dict[str, Workload] = {}
+    for workload in project.workloads:
+        if workload.options is None:
+            continue
+        dag_id = resolve_execution(workload).dag_id or workload.name
+        if dag_id in owners:
+            yield error_at(
+                execution_place(workload, "dag_id"),
+                ErrorCode.MANIFEST_INVALID,
+                f"workloads {owners[dag_id].name} and {workload.name} have one dag_id, {dag_id}",
+                "give each workload a dag_id of its own",
+            )
+        owners.setdefault(dag_id, workload)
+
+
+def report_overlaps(planned: list[PlannedWorkload]) -> Iterator[Finding]:
+    """Two workloads that load the same rows of one target overwrite each other, or refuse to run."""
+    by_target: dict[tuple[str, str], list[PlannedWorkload]] = defaultdict(list)
+    for plan in planned:
+        if plan.campaign.templated:
+            continue
+        sink = plan.process.manifest.sink
+        for other in by_target[sink.connection, str(sink.table)]:
+            if _overlap(plan, other):
+                yield warning_at(
+                    in_campaign(plan.workload, "chunk"),
+                    ErrorCode.BACKFILL_OVERLAP,
+                    f"workloads {other.workload.name} and {plan.workload.name} load overlapping windows of "
+                    f"{sink.table}",
+                    "make the windows adjoin, or load the target from one workload",
+                )
+        by_target[sink.connection, str(sink.table)].append(plan)
+
+
+def _review_workload(workload: Workload) -> tuple[PlannedWorkload | None, list[Finding]]:
+    findings = check_execution(workload) if workload.options is not None else []
+    if workload.manifest is None:
+        return None, findings
+    planned, found = plan_workload(workload, workload.manifest)
+    findings += found
+    if planned is not None:
+        try:
+            compile_pack(planned, release="check", deployment="check")
+        except DponeError as error:
+            findings.append(raised_at(in_manifest(workload, "name"), error))
+    return planned, findings
+
+
+def _overlap(one: PlannedWorkload, other: PlannedWorkload) -> bool:
+    first, second = one.campaign.plan, other.campaign.plan
+    if first.spec.column != second.spec.column:
+        return True
+    return first.lower < second.upper and second.lower < first.upper
+
+
+def _without_general(findings: list[Finding]) -> Iterator[Finding]:
+    """Where a rule of the mapping speaks about a key, "not supported yet" about the same key would only repeat it."""
+    told = {(found.path, found.line, found.column) for found in findings if found.code in _SPECIFIC}
+    for found in findings:
+        if found.code is not ErrorCode.NOT_SUPPORTED or (found.path, found.line, found.column) not in told:
+            yield found
+
+
+def _order(finding: Finding) -> tuple[str, int, int, str, str]:
+    return finding.path, finding.line, finding.column, finding.code, finding.message

@@ -1,0 +1,164 @@
+"""`dpone pack build` and `dpone pack preview`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpone_contract.errors import ExitCode, UsageError
+from dpone_contract.finding import Severity
+from dpone_contract.pack import Pack
+from dpone_packbuilder.checks import Review, review_project
+from dpone_packbuilder.compiler import compile_pack
+from dpone_packbuilder.findings_text import FindingsFormat, finding_text, render_findings
+from dpone_packbuilder.preview import PreviewFormat, preview_document, preview_rows, render_preview
+from dpone_packbuilder.project import Project, load_project, shown_path
+from dpone_packbuilder.writer import WrittenRelease, write_release
+
+pack_commands = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    help="Build packs for Airflow, or preview them.",
+)
+
+ProjectPath = Annotated[
+    Path, typer.Argument(help="Folder with workloads.yaml, or a catalog file.", show_default=False)
+]
+Release = Annotated[str, typer.Option(help="Name of the release, for example a commit.")]
+Deployment = Annotated[str, typer.Option(help="Name of the deployment, for example prod.")]
+
+
+class BuildFormat(StrEnum):
+    """Forms of a build's result."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@pack_commands.command("build")
+def build(
+    path: ProjectPath = Path(),
+    *,
+    out: Annotated[Path, typer.Option(help="Folder of the packs; created if missing.")] = Path("packs"),
+    release: Release = "local",
+    deployment: Deployment = "local",
+    form: Annotated[BuildFormat, typer.Option("--format", help="Form of the result.")] = BuildFormat.TEXT,
+) -> None:
+    """Check a project and write one pack a workload and the release index. Nothing is written if a check fails."""
+    _require_names(release=release, deployment=deployment)
+    project, review = _review(path)
+    if review.errors:
+        findings = FindingsFormat(form.value)
+        typer.echo(render_findings(review.findings, len(project.workloads), findings))
+        typer.echo("nothing was written", err=True)
+        raise typer.Exit(ExitCode.REFUSED)
+    _tell_warnings(review)
+    packs = tuple(compile_pack(plan, release=release, deployment=deployment) for plan in review.planned)
+    written = write_release(out, packs, release=release, deployment=deployment)
+    typer.echo(_build_json(written) if form is BuildFormat.JSON else _build_text(written, out))
+
+
+@pack_commands.command("preview")
+def preview(
+    path: ProjectPath = Path(),
+    *,
+    workload: Annotated[str | None, typer.Option(help="Only this workload.", show_default=False)] = None,
+    release: Release = "local",
+    deployment: Deployment = "local",
+    form: Annotated[
+        PreviewFormat, typer.Option("--format", help="Form of the preview.")
+    ] = PreviewFormat.TEXT,
+) -> None:
+    """Show what Airflow will show: tasks, concurrency, pool, connections and fingerprints. Writes nothing."""
+    _require_names(release=release, deployment=deployment)
+    project, review = _review(path)
+    names = [found.name for found in project.workloads]
+    if workload is not None and names and workload not in names:
+        close = get_close_matches(workload, names, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else "use one of: " + ", ".join(names[:10])
+        raise UsageError(f"the catalog has no workload {workload!r}", where=project.path, next_step=hint)
+    if review.errors:
+        typer.echo(render_findings(review.findings, len(names), FindingsFormat.TEXT), err=True)
+        raise typer.Exit(ExitCode.REFUSED)
+    _tell_warnings(review)
+    chosen = [plan for plan in review.planned if workload in (None, plan.workload.name)]
+    packs = [compile_pack(plan, release=release, deployment=deployment) for plan in chosen]
+    if form is PreviewFormat.JSON:
+        typer.echo(json.dumps([preview_document(pack) for pack in packs], indent=2, ensure_ascii=False))
+    elif form is PreviewFormat.TEXT and sys.stdout.isatty():
+        _print_tables(packs)
+    else:
+        typer.echo("\n\n".join(render_preview(pack, form) for pack in packs))
+
+
+def _review(path: Path) -> tuple[Project, Review]:
+    project = load_project(path)
+    if project.workloads and not project.is_catalog:
+        raise UsageError(
+            "a pack is built from a catalog, and this is a single manifest",
+            where=project.path,
+            next_step="name it in a workloads.yaml, and pass that file or its folder",
+        )
+    return project, review_project(project)
+
+
+def _require_names(**names: str) -> None:
+    for option, name in names.items():
+        if not 1 <= len(name) <= 250 or not name.isprintable():
+            raise UsageError(f"--{option} is no name: it needs 1 to 250 printable characters")
+
+
+def _tell_warnings(review: Review) -> None:
+    for finding in review.findings:
+        if finding.severity is Severity.WARNING:
+            typer.echo(finding_text(finding), err=True)
+
+
+def _build_text(release: WrittenRelease, out: Path) -> str:
+    index = release.index
+    lines = [f"release {index.release}, deployment {index.deployment}"]
+    for pack in index.packs:
+        path = out / pack.path
+        state = "unchanged" if path in release.unchanged else "written"
+        lines.append(f"  {state:<9}  {shown_path(path)}  {pack.size_bytes:,} bytes  {pack.fingerprint}")
+    lines += [f"  removed    {shown_path(path)}" for path in release.removed]
+    count = len(index.packs)
+    lines.append(
+        f"{count} {'pack' if count == 1 else 'packs'} in {shown_path(out)}, index {index.fingerprint}"
+    )
+    return "\n".join(lines)
+
+
+def _build_json(release: WrittenRelease) -> str:
+    document = {
+        "schema": "dpone.build.v1",
+        "index": release.index.to_document(),
+        "written": [shown_path(path) for path in release.written],
+        "unchanged": [shown_path(path) for path in release.unchanged],
+        "removed": [shown_path(path) for path in release.removed],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _print_tables(packs: list[Pack]) -> None:
+    # Only a terminal needs it, and its import would cost every other call.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(highlight=False, no_color="NO_COLOR" in os.environ or None)
+    for pack in packs:
+        table = Table(title=f"workload {pack.workload}", title_justify="left", show_header=False)
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in preview_rows(pack):
+            table.add_row(Text(name), Text(value))
+        console.print(table)

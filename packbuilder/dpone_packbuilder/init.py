@@ -1,0 +1,135 @@
+"""A first project: the texts of a catalog and a manifest that pass every check, with comments that explain them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpone_contract.errors import UsageError
+from dpone_contract.finding import Severity
+from dpone_packbuilder.checks import check_project
+from dpone_packbuilder.project import project_of_texts
+
+CATALOG_FILE_NAME = "workloads.yaml"
+
+
+@dataclass(frozen=True)
+class FirstProject:
+    """What the files are filled with; tables as `schema.table`, days as ISO dates, both included."""
+
+    name: str = "orders_history"
+    source_table: str = "public.orders"
+    target_table: str = "analytics.orders"
+    chunk_column: str = "order_date"
+    first: str = "2024-01-01"
+    last: str = "2024-03-31"
+    step: str = "1d"
+    mode: str = "internal"
+
+    @property
+    def manifest_file_name(self) -> str:
+        """Name of the manifest beside the catalog."""
+        return f"{self.name}.yaml"
+
+
+def render_project(first: FirstProject) -> dict[str, str]:
+    """Give the files of a first project: text by name, the catalog first.
+
+    Errors: UsageError naming the first thing that `dpone check` would find.
+    """
+    files = {CATALOG_FILE_NAME: _catalog(first), first.manifest_file_name: _manifest(first)}
+    findings = check_project(project_of_texts(files, CATALOG_FILE_NAME))
+    for finding in findings:
+        if finding.severity is Severity.ERROR:
+            raise UsageError(
+                f"with these options the project would not pass its check: {finding.message}",
+                next_step=finding.next_step or None,
+            )
+    return files
+
+
+def require_absent(folder: Path, names: tuple[str, ...]) -> None:
+    """Require that nothing would be overwritten.
+
+    Errors: UsageError naming the file that is there.
+    """
+    for name in (*names, "workloads.yml"):
+        if (folder / name).exists() or (folder / name).is_symlink():
+            step = f"edit it and run `dpone check {folder}`, or choose another --name or FOLDER"
+            raise UsageError(f"{folder / name} exists already, and init overwrites nothing", next_step=step)
+
+
+def _table(text: str, option: str) -> str:
+    schema, dot, name = text.partition(".")
+    if not dot or not schema or not name:
+        raise UsageError(f"{option} {text!r} is not a table", next_step="write it as schema.table")
+    return f"{{ schema: {_quoted(schema)}, name: {_quoted(name)} }}"
+
+
+def _quoted(text: str) -> str:
+    """Give a text as YAML: bare where nobody could read it otherwise, else quoted as JSON, which YAML reads."""
+    bare = text.replace("_", "a").isalnum() and text.isascii() and not text[0].isdigit()
+    reserved = text.lower() in ("null", "true", "false")
+    return text if bare and not reserved else json.dumps(text, ensure_ascii=False)
+
+
+def _catalog(first: FirstProject) -> str:
+    return f"""\
+# The catalog: which workloads there are, and how Airflow shows and runs each of them.
+# Check it with `dpone check`, compile it with `dpone pack build`.
+workloads:
+  {_quoted(first.name)}:
+    manifest: {_quoted(first.manifest_file_name)} # relative to this file
+    airflow:
+      mapping:
+        # internal: one task runs every chunk.
+        # visible:  one mapped task a chunk, at most max_items.
+        # summary:  at most max_items mapped tasks, each a range of chunks.
+        mode: {_quoted(first.mode)}
+        max_items: 200 # most mapped tasks, 1..200
+        max_active: 16 # most of them at once, 1..64
+        pool: dpone_backfill # for visible and summary; `dpone pack preview` shows how to create it
+      execution:
+        dag_id: {_quoted(first.name)}
+        schedule: null # null: started by hand; else a preset such as "@daily", or a cron line
+        start_date: "2024-01-01" # quote every date
+        catchup: false
+        retries: 0 # up to 3 are safe for a load that replaces its slices
+        tags: [dpone]
+        backend: process # runs `dpone run` as a child process of the worker
+"""
+
+
+def _manifest(first: FirstProject) -> str:
+    return f"""\
+# The manifest: what is loaded, and how. No credential stands here: a connection is a name, which a run looks up
+# in DPONE_CONN_<NAME>, then in AIRFLOW_CONN_<NAME>, for example
+#   export DPONE_CONN_SOURCE_DB=postgresql://user:password@host:5432/database
+name: {_quoted(first.name)}
+
+source:
+  type: postgres
+  connection_ref: source_db
+  table: {_table(first.source_table, "--source-table")}
+
+sink:
+  type: postgres
+  connection_ref: target_db
+  table: {_table(first.target_table, "--target-table")} # created from the source's columns if it is missing
+  strategy:
+    mode: backfill
+    # unique_key: [order_id]     # the primary key of a created table
+    backfill:
+      inner_mode: partition_replace # a chunk deletes its own slice of the target and loads it again
+      chunk:
+        column: {_quoted(first.chunk_column)} # must not change while the load runs; an index on it helps
+        from: {json.dumps(first.first, ensure_ascii=False)} # first day, quoted
+        to: {json.dumps(first.last, ensure_ascii=False)} # last day, included
+        step: {_quoted(first.step)} # Nd, Nw, Nmo or Ny
+        nulls: fail # rows whose column is NULL: fail, or ignore
+      state: # the ledger: which chunks are committed; it lives beside the target
+        backend: audit_schema
+        schema: dpone_audit
+        require_distributed_lock: true
+"""

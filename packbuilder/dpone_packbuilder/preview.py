@@ -1,0 +1,197 @@
+"""What a pack will be in Airflow, told before it is published: text, JSON or Markdown. Opens nothing."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import assert_never
+
+from dpone_contract.environment import connection_variables
+from dpone_contract.mapping_plan import MappingPlan
+from dpone_contract.pack import Pack, ProcessPlan, dump_pack
+from dpone_contract.process import config_hash, plan_campaign
+
+Document = dict[str, object]
+
+
+class PreviewFormat(StrEnum):
+    """Forms of a preview."""
+
+    TEXT = "text"
+    JSON = "json"
+    MD = "md"
+
+
+def render_preview(pack: Pack, form: PreviewFormat) -> str:
+    """Give a preview in one of its forms, without a final newline."""
+    match form:
+        case PreviewFormat.TEXT:
+            return _text(pack)
+        case PreviewFormat.JSON:
+            return json.dumps(preview_document(pack), indent=2, ensure_ascii=False)
+        case PreviewFormat.MD:
+            return _markdown(pack)
+        case _:
+            assert_never(form)
+
+
+def preview_document(pack: Pack) -> Document:
+    """Give the `dpone.preview.v1` document of a pack."""
+    return {
+        "schema": "dpone.preview.v1",
+        "workload": pack.workload,
+        "release": pack.release,
+        "deployment": pack.deployment,
+        "pack_fingerprint": pack.fingerprint,
+        "pack_size_bytes": len(dump_pack(pack)),
+        "dag": pack.dag.to_document(),
+        "tasks": [_task_document(plan) for plan in pack.processes],
+    }
+
+
+def preview_rows(pack: Pack) -> list[tuple[str, str]]:
+    """Give the preview as pairs of a name and a value, in the order in which a person asks for them."""
+    dag = pack.dag
+    rows = [
+        ("DAG", dag.dag_id),
+        ("schedule", dag.schedule or "none (started by hand)"),
+        ("start date", dag.start_date or "none"),
+    ]
+    for plan in pack.processes:
+        rows += _task_rows(plan, dag.retries)
+    rows += [
+        ("pack fingerprint", pack.fingerprint),
+        ("pack size", f"{len(dump_pack(pack)):,} bytes"),
+        ("release", f"{pack.release}, deployment {pack.deployment}"),
+    ]
+    return rows
+
+
+def pool_command(plan: MappingPlan) -> str:
+    """Give the command that creates a mapping's pool."""
+    pool = plan.limits.pool
+    quoted = f'"{pool}"' if " " in pool else pool
+    return f'airflow pools set {quoted} {plan.limits.max_active} "{pool.replace("_", " ")}"'
+
+
+def connection_names(plan: ProcessPlan) -> tuple[str, ...]:
+    """Give the connections that a process opens, each once."""
+    manifest = plan.process.manifest
+    return tuple(dict.fromkeys((manifest.source.connection, manifest.sink.connection)))
+
+
+def _task_rows(plan: ProcessPlan, retries: int) -> list[tuple[str, str]]:
+    manifest = plan.process.manifest
+    state = manifest.backfill.state
+    chunk = manifest.backfill.chunk
+    rows = [
+        ("task", plan.task_id),
+        ("source", f"{manifest.source.table} ({manifest.source.type.value}, {manifest.source.connection})"),
+        ("target", f"{manifest.sink.table} ({manifest.sink.type.value}, {manifest.sink.connection})"),
+        ("inner mode", manifest.backfill.inner_mode.value),
+        ("mode", plan.mapping.mode),
+        *_mapping_rows(plan),
+    ]
+    if chunk is not None and chunk.templated:
+        rows.append(
+            ("window", f"{chunk.from_} .. {chunk.to} by {chunk.step}, taken from the DAG run's interval")
+        )
+    else:
+        campaign = plan_campaign(plan.process)
+        total = campaign.plan.chunks_total
+        rows += [
+            ("chunks", f"{total:,} along {campaign.plan.spec.column}, {campaign.plan.label(1, total)}"),
+            ("plan hash", campaign.plan_hash),
+            ("run key", campaign.plan.run_key),
+        ]
+    lock = "distributed lock required" if state.require_distributed_lock else "distributed lock not required"
+    rows += [
+        ("config hash", config_hash(plan.process)),
+        ("backend", plan.backend.value),
+        ("ledger", f"{(state.backend or 'audit_schema')} in schema {state.schema_}, {lock}"),
+        ("retries", f"{retries} (at most {plan.retry_authority.max_retries}: {plan.retry_authority.reason})"),
+    ]
+    rows += [
+        ("connection", f"{name}: " + " or ".join(connection_variables(name)))
+        for name in connection_names(plan)
+    ]
+    rows += [("outlet", uri) for uri in plan.outlets]
+    return rows
+
+
+def _mapping_rows(plan: ProcessPlan) -> list[tuple[str, str]]:
+    mapping = plan.mapping
+    if not isinstance(mapping, MappingPlan):
+        return [("items", "one task runs every chunk")]
+    sizes = sorted({item.chunks_count for item in mapping.items})
+    size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    chunks = "chunk" if sizes[-1] == 1 else "chunks"
+    return [
+        (
+            "items",
+            f"{mapping.items_total} mapped tasks of {size} {chunks} (at most {mapping.limits.max_items})",
+        ),
+        ("first item", plan.labels[0]),
+        ("last item", plan.labels[-1]),
+        ("concurrency", f"at most {mapping.limits.max_active} items at once"),
+        ("pool", mapping.limits.pool),
+        ("create the pool", pool_command(mapping)),
+        ("plan fingerprint", mapping.plan_fingerprint),
+    ]
+
+
+def _task_document(plan: ProcessPlan) -> Document:
+    manifest, mapping = plan.process.manifest, plan.mapping
+    chunk = manifest.backfill.chunk
+    document: Document = {
+        "task_id": plan.task_id,
+        "source": manifest.source.table.to_document(),
+        "target": manifest.sink.table.to_document(),
+        "inner_mode": manifest.backfill.inner_mode.value,
+        "mode": mapping.mode,
+        "backend": plan.backend.value,
+        "ledger": manifest.backfill.state.to_document(),
+        "retry_authority": plan.retry_authority.to_document(),
+        "connections": {name: list(connection_variables(name)) for name in connection_names(plan)},
+        "outlets": list(plan.outlets),
+        "process_digest": plan.process_digest,
+        "config_hash": config_hash(plan.process),
+    }
+    if isinstance(mapping, MappingPlan):
+        document["mapping"] = {
+            "items_total": mapping.items_total,
+            "chunks_per_item": [item.chunks_count for item in mapping.items],
+            "first_label": plan.labels[0],
+            "last_label": plan.labels[-1],
+            "max_items": mapping.limits.max_items,
+            "max_active": mapping.limits.max_active,
+            "pool": mapping.limits.pool,
+            "pool_command": pool_command(mapping),
+            "plan_fingerprint": mapping.plan_fingerprint,
+        }
+    if chunk is None or not chunk.templated:
+        campaign = plan_campaign(plan.process)
+        document["campaign"] = {
+            "run_key": campaign.plan.run_key,
+            "plan_hash": campaign.plan_hash,
+            "chunks_total": campaign.plan.chunks_total,
+            "lower": campaign.plan.lower,
+            "upper": campaign.plan.upper,
+        }
+    return document
+
+
+def _text(pack: Pack) -> str:
+    rows = preview_rows(pack)
+    width = max(len(name) for name, _ in rows)
+    return "\n".join([f"workload {pack.workload}", *(f"  {name:<{width}}  {value}" for name, value in rows)])
+
+
+def _markdown(pack: Pack) -> str:
+    lines = [f"### {pack.workload}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | `{_cell(value)}` |" for name, value in preview_rows(pack)]
+    return "\n".join(lines)
+
+
+def _cell(value: str) -> str:
+    return value.replace("|", "\\|").replace("`", "'")

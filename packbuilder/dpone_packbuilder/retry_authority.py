@@ -1,0 +1,37 @@
+"""Who may retry a task, and how often: computed from what a retried chunk would do to the target."""
+
+from __future__ import annotations
+
+from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, StateBackend
+from dpone_contract.pack import RetryAuthority
+
+MAX_RETRIES = 3
+_REPLACING = (InnerMode.PARTITION_REPLACE, InnerMode.REPLACE)
+_LEDGER_SINKS = (DatabaseType.POSTGRES, DatabaseType.MSSQL)
+
+
+def has_audit_ledger(manifest: Manifest) -> bool:
+    """Whether the ledger lives in the target's own database, authored or by default."""
+    backend = manifest.backfill.state.backend
+    return manifest.sink.type in _LEDGER_SINKS and backend in (None, StateBackend.AUDIT_SCHEMA)
+
+
+def retry_authority(manifest: Manifest) -> RetryAuthority:
+    """Give up to three retries where a chunk's commit is replay-safe, else none, with the reason.
+
+    Source: the design, pack and mapping plan (retry authority).
+    """
+    mode = manifest.backfill.inner_mode.value
+    if manifest.backfill.inner_mode not in _REPLACING:
+        return RetryAuthority(max_retries=0, reason=f"inner_mode {mode} does not replace its slice")
+    if manifest.sink.type is not DatabaseType.POSTGRES:
+        return RetryAuthority(
+            max_retries=0,
+            reason=f"a chunk's commit on {manifest.sink.type.value} is not certified as replay-safe",
+        )
+    if not has_audit_ledger(manifest):
+        return RetryAuthority(max_retries=0, reason="the ledger is not committed together with the rows")
+    return RetryAuthority(
+        max_retries=MAX_RETRIES,
+        reason=f"{mode} replaces its slice and commits it together with the ledger; committed chunks are skipped",
+    )
