@@ -1,4 +1,6 @@
-"""Provider metadata for Airflow; imports nothing of Airflow."""
+"""Provider metadata for Airflow; imports nothing of Airflow, which reads it before it is ready itself."""
+
+VERSION = "0.1.0"
 
 
 def get_provider_info() -> dict[str, object]:
@@ -7,5 +9,5 @@ def get_provider_info() -> dict[str, object]:
         "package-name": "airflow-provider-dpone",
         "name": "dpone",
         "description": "Resumable, chunked, exactly-once historical loads between databases.",
-        "versions": ["0.1.0"],
+        "versions": [VERSION],
     }

@@ -1,0 +1,35 @@
+"""The only place that asks which Airflow this is; everything else takes Airflow's names from here.
+
+Works from 2.10 to 3.3: the names are those of the Task SDK, and on Airflow 2 their predecessors.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+AIRFLOW_3 = find_spec("airflow.sdk") is not None
+
+if TYPE_CHECKING or AIRFLOW_3:
+    from airflow.sdk import DAG, Asset, BaseOperator, Context, TaskGroup, get_parsing_context
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+else:
+    from airflow.datasets import Dataset as Asset
+    from airflow.exceptions import AirflowException, AirflowFailException
+    from airflow.models.baseoperator import BaseOperator
+    from airflow.models.dag import DAG
+    from airflow.utils.context import Context
+    from airflow.utils.dag_parsing_context import get_parsing_context
+    from airflow.utils.task_group import TaskGroup
+
+__all__ = [
+    "AIRFLOW_3",
+    "DAG",
+    "AirflowException",
+    "AirflowFailException",
+    "Asset",
+    "BaseOperator",
+    "Context",
+    "TaskGroup",
+    "get_parsing_context",
+]
