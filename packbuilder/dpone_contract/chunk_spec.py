@@ -199,7 +199,9 @@ def _read_date(value: str | int | None, name: str) -> date:
         if _DATE.match(text):
             return date.fromisoformat(text)
     except ValueError as error:
-        raise PlanInvalidError(f"chunk.{name} {text!r} is no day of the calendar: {error}") from error
+        raise PlanInvalidError(
+            f"chunk.{name} {text!r} is no day of the calendar: {error}", next_step="name a day that exists"
+        ) from error
     if _TIMESTAMP.match(text):
         raise PlanInvalidError(
             f"chunk.{name} {text!r} is an instant, but the window's kind is date",

@@ -73,7 +73,7 @@ class _Endpoint(FrozenModel):
     @model_validator(mode="after")
     def _require_one_connection(self) -> _Endpoint:
         if (self.connection_ref is None) == (self.connection_id is None):
-            raise ValueError("name the connection once, as connection_ref")
+            raise ValueError("a connection is named once; write it as connection_ref")
         return self
 
     @property

@@ -26,7 +26,9 @@ _EXPECTED = {
 }
 
 
-def validate_tree(tree: YamlTree, model: type[Model], code: ErrorCode = ErrorCode.MANIFEST_INVALID) -> Model | None:
+def validate_tree(
+    tree: YamlTree, model: type[Model], code: ErrorCode = ErrorCode.MANIFEST_INVALID
+) -> Model | None:
     """Validate a tree's value; on failure add one finding an error to the tree and give None."""
     if not isinstance(tree.value, dict):
         if not tree.findings:
@@ -35,29 +37,63 @@ def validate_tree(tree: YamlTree, model: type[Model], code: ErrorCode = ErrorCod
     try:
         return model.model_validate_json(json.dumps(tree.value))
     except ValidationError as error:
+        told: set[Path] = set()
         for found in error.errors(include_url=False):
-            _report(tree, model, code, found)
+            path = _path_in_file(tree, found)
+            if path not in told or found["type"] in ("missing", "extra_forbidden"):
+                _report(tree, model, code, path, found)
+            told.add(path)
         return None
 
 
-def _report(tree: YamlTree, model: type[BaseModel], code: ErrorCode, found: Any) -> None:
+def _path_in_file(tree: YamlTree, found: Any) -> Path:
+    """Give the path of what is wrong as the file has it: without the names of union members and of dictionary keys."""
     path: Path = tuple(found["loc"])
-    name = str(path[-1]) if path else "file"
-    if found["type"] == "extra_forbidden":
+    if found["type"] == "missing":
+        return path
+    while path and path not in tree.positions:
+        path = path[:-1]
+    return path
+
+
+def _report(tree: YamlTree, model: type[BaseModel], code: ErrorCode, path: Path, found: Any) -> None:
+    name, kind = str(path[-1]) if path else "file", str(found["type"])
+    if kind == "extra_forbidden":
         tree.report(code, path, f"unknown key {name!r}", _suggest(model, path))
-    elif found["type"] == "missing":
+    elif kind == "missing":
         parent = ".".join(map(str, path[:-1]))
-        tree.report(code, path[:-1], f"key {name!r} is missing" + (f" in {parent}" if parent else ""), "add it")
-    elif found["type"] in _EXPECTED:
-        tree.report(code, path, f"{name} must be {_EXPECTED[found['type']].split(';')[0]}", "write " + _EXPECTED[found["type"]])
-    elif found["type"] in ("literal_error", "enum"):
+        tree.report(
+            code, path[:-1], f"key {name!r} is missing" + (f" in {parent}" if parent else ""), "add it"
+        )
+    elif path != found["loc"] and isinstance(found["input"], dict | list):
+        tree.report(code, path, f"{name} must be a single value", "write one value, without [] or {}")
+    elif kind in _EXPECTED:
+        tree.report(code, path, f"{name} must be {_EXPECTED[kind].split(';')[0]}", "write " + _EXPECTED[kind])
+    elif kind in ("literal_error", "enum"):
         expected = str(found["ctx"]["expected"])
-        close = get_close_matches(str(found["input"]), expected.replace("'", "").replace(" or ", ", ").split(", "), n=1)
+        known = expected.replace("'", "").replace(" or ", ", ").split(", ")
+        close = get_close_matches(str(found["input"]), known, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         tree.report(code, path, f"{name} {found['input']!r} is not known", f"{hint}use {expected}")
+    elif kind == "string_pattern_mismatch":
+        what = "the name" if found["loc"][-1] == "[key]" else name
+        pattern = found["ctx"]["pattern"]
+        tree.report(code, path, f"{what} {found['input']!r} is not allowed", f"use what matches {pattern}")
     else:
-        message = str(found["msg"]).removeprefix("Value error, ")
-        tree.report(code, path, f"{name}: {message[0].lower()}{message[1:]}")
+        message, _, next_step = str(found["msg"]).removeprefix("Value error, ").partition("; ")
+        for opening in (
+            "Input should ",
+            "String should ",
+            "Tuple should ",
+            "Dictionary should ",
+            "List should ",
+        ):
+            if message.startswith(opening):
+                message = f"{name} must {message.removeprefix(opening)}"
+                break
+        else:
+            message = f"{name}: {message[0].lower()}{message[1:]}"
+        tree.report(code, path, message, next_step or "write a value that fits")
 
 
 def _suggest(model: type[BaseModel], path: Path) -> str:
@@ -84,7 +120,9 @@ def _keys(model: type[BaseModel]) -> dict[str, Any]:
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    elif get_origin(annotation) in (Union, types.UnionType, tuple, dict, list) or hasattr(annotation, "__metadata__"):
+    elif get_origin(annotation) in (Union, types.UnionType, tuple, dict, list) or hasattr(
+        annotation, "__metadata__"
+    ):
         for argument in get_args(annotation):
             yield from _models_in(argument)
 
@@ -103,5 +141,6 @@ def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
 def _all_keys(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for key, annotation in _keys(model).items():
         yield ".".join(path) or "the top of the file", key
+        named = (key, "<name>") if get_origin(annotation) is dict else (key,)
         for child in _models_in(annotation):
-            yield from _all_keys(child, (*path, key))
+            yield from _all_keys(child, (*path, *named))

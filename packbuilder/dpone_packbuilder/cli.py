@@ -9,9 +9,10 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -61,7 +62,7 @@ class LazyVerbs(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002  # click's signature
         return [*BUILDER_VERBS, *sorted({*OTHER_VERBS, *(point.name for point in entry_points(group=GROUP))})]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002  # click's signature
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in BUILDER_VERBS:
             module, _, attribute = BUILDER_VERBS[cmd_name][0].partition(":")
             return _command_of(cmd_name, getattr(import_module(module), attribute))
@@ -71,7 +72,9 @@ class LazyVerbs(TyperGroup):
         if cmd_name in OTHER_VERBS:
             wheel = OTHER_VERBS[cmd_name][0]
             raise UsageError(f"the verb {cmd_name!r} comes with {wheel}", next_step=f"pip install {wheel}")
-        return None
+        close = get_close_matches(cmd_name, self.list_commands(ctx), n=1)
+        hint = f"did you mean `dpone {close[0]}`?" if close else "see `dpone --help`"
+        raise UsageError(f"there is no verb {cmd_name!r}", next_step=hint)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         installed = {point.name for point in entry_points(group=GROUP)}
@@ -97,8 +100,22 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            typer.echo(f"dpone {version('dpone-packbuilder')}")
+        except PackageNotFoundError:
+            typer.echo("dpone, from a folder of sources")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
+def _root(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
     """Nothing but the verbs."""
 
 

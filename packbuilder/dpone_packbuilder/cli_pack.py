@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from difflib import get_close_matches
 from enum import StrEnum
@@ -34,6 +33,9 @@ ProjectPath = Annotated[
 ]
 Release = Annotated[str, typer.Option(help="Name of the release, for example a commit.")]
 Deployment = Annotated[str, typer.Option(help="Name of the deployment, for example prod.")]
+
+
+_TABLE_WIDTH = 100
 
 
 class BuildFormat(StrEnum):
@@ -92,7 +94,8 @@ def preview(
     chosen = [plan for plan in review.planned if workload in (None, plan.workload.name)]
     packs = [compile_pack(plan, release=release, deployment=deployment) for plan in chosen]
     if form is PreviewFormat.JSON:
-        typer.echo(json.dumps([preview_document(pack) for pack in packs], indent=2, ensure_ascii=False))
+        document = {"schema": "dpone.previews.v1", "packs": [preview_document(pack) for pack in packs]}
+        typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
     elif form is PreviewFormat.TEXT and sys.stdout.isatty():
         _print_tables(packs)
     else:
@@ -154,9 +157,14 @@ def _print_tables(packs: list[Pack]) -> None:
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    console = Console(highlight=False, no_color="NO_COLOR" in os.environ or None)
+    console = Console(highlight=False)
     for pack in packs:
-        table = Table(title=f"workload {pack.workload}", title_justify="left", show_header=False)
+        if console.width < _TABLE_WIDTH:  # a frame would break fingerprints that somebody wants to copy
+            typer.echo(render_preview(pack, PreviewFormat.TEXT) + "\n")
+            continue
+        table = Table(
+            title=f"workload {pack.workload}", title_justify="left", title_style="bold", show_header=False
+        )
         table.add_column(style="bold", no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in preview_rows(pack):

@@ -36,7 +36,10 @@ def find_schedule_problem(schedule: str) -> tuple[str, str] | None:
         return problem, 'write for example "0 3 * * *" or "@daily", or null for a DAG that is started by hand'
     for text, (name, lowest, highest, names) in zip(fields, _FIELDS, strict=True):
         if not all(_is_part(part, name, lowest, highest, names) for part in text.lower().split(",")):
-            return f"schedule {schedule!r}: {text!r} is not a {name}", f"use {lowest}..{highest}, * or */n"
+            return (
+                f"schedule {schedule!r}: {text!r} does not fit the field {name}",
+                f"use {lowest}..{highest}, * or */n",
+            )
     return None
 
 
