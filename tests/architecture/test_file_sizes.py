@@ -21,4 +21,4 @@ def test_no_file_is_longer_than_400_lines(package):
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in files
     }
     assert lines, "the package is empty"
-    assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
+    assert {} == {name: count for name, count in lines.items() if count > MAX_LINES}

@@ -28,25 +28,25 @@ each_cell = pytest.mark.parametrize("cell", CELLS, ids=environment_name)
 
 def test_tox_has_one_environment_for_every_cell_and_no_other():
     sections = {name.removeprefix("testenv:") for name in read_tox().sections()}
-    assert {name for name in sections if name.startswith("airflow-")} == NAMES
+    assert NAMES == {name for name in sections if name.startswith("airflow-")}
 
 
 def test_tox_runs_every_cell_by_default():
     listed = re.split(r"[,\s]+", read_tox()["tox"]["env_list"].strip())
-    assert {name for name in listed if name.startswith("airflow-")} == NAMES
+    assert NAMES == {name for name in listed if name.startswith("airflow-")}
 
 
 def test_ci_runs_every_environment_that_tox_runs_by_default():
     workflow = (ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     (listed,) = re.findall(r"^\s+environment: \[(.*)\]$", workflow, re.MULTILINE)
-    assert re.split(r",\s*", listed) == re.split(r",\s*", read_tox()["tox"]["env_list"])
+    assert re.split(r",\s*", read_tox()["tox"]["env_list"]) == re.split(r",\s*", listed)
 
 
 @each_cell
 def test_environment_uses_the_cells_python_and_constraints(cell):
     section = read_tox()[f"testenv:{environment_name(cell)}"]
     deps = section["deps"].replace("{/}", "/")
-    assert section["base_python"] == f"python{cell['python']}"
+    assert f"python{cell['python']}" == section["base_python"]
     assert f"-c {{tox_root}}/compat-matrix/{cell['constraints']}" in deps
 
 
@@ -59,9 +59,9 @@ def test_constraints_pin_the_cells_airflow(cell):
 @each_cell
 def test_constraints_pin_everything_exactly(cell):
     lines = (MATRIX / cell["constraints"]).read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.!+-]+( ;.*)?", line)] == []
+    assert [] == [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.!+-]+( ;.*)?", line)]
 
 
 def test_no_constraints_file_is_left_over():
     found = {path.relative_to(MATRIX).as_posix() for path in (MATRIX / "constraints").iterdir()}
-    assert found == {cell["constraints"] for cell in CELLS}
+    assert {cell["constraints"] for cell in CELLS} == found

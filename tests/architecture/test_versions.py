@@ -20,7 +20,7 @@ VERSION = str(project_table("pyproject.toml")["version"])
 
 @pytest.mark.parametrize("path", PROJECTS)
 def test_every_project_has_the_version_of_the_provider(path):
-    assert project_table(path)["version"] == VERSION
+    assert VERSION == project_table(path)["version"]
 
 
 @pytest.mark.parametrize("path", ["pyproject.toml", "runtime/pyproject.toml"])
@@ -29,8 +29,8 @@ def test_the_pack_builder_is_required_at_exactly_this_version(path):
 
 
 def test_provider_info_states_the_version_first():
-    assert get_provider_info()["versions"][0] == VERSION
+    assert VERSION == get_provider_info()["versions"][0]
 
 
 def test_provider_info_is_named_as_the_distribution():
-    assert get_provider_info()["package-name"] == project_table("pyproject.toml")["name"]
+    assert project_table("pyproject.toml")["name"] == get_provider_info()["package-name"]

@@ -75,40 +75,40 @@ def packbuilder(tmp_path_factory):
 
 
 def test_provider_holds_its_package_and_the_published_import_path(provider):
-    assert provider.tops() == {"airflow_provider_dpone", "airflow"}
-    assert {name for name in provider.names if name.startswith("airflow/")} == {
-        "airflow/providers/dpone/__init__.py"
+    assert {"airflow_provider_dpone", "airflow"} == provider.tops()
+    assert {"airflow/providers/dpone/__init__.py"} == {
+        name for name in provider.names if name.startswith("airflow/")
     }
 
 
 def test_published_import_path_is_the_namespace_face(provider):
     face = (ROOT / "airflow_provider_dpone/namespace_face.py").read_bytes()
-    assert provider.archive.read("airflow/providers/dpone/__init__.py") == face
+    assert face == provider.archive.read("airflow/providers/dpone/__init__.py")
 
 
 def test_provider_registers_with_airflow(provider):
-    assert provider.entry_points("apache_airflow_provider") == {
+    assert {
         "provider_info": "airflow_provider_dpone.provider_info:get_provider_info"
-    }
+    } == provider.entry_points("apache_airflow_provider")
 
 
 def test_runtime_holds_its_package_only(runtime):
-    assert runtime.tops() == {"dpone_runtime"}
+    assert {"dpone_runtime"} == runtime.tops()
 
 
 def test_runtime_brings_its_verbs(runtime):
-    assert runtime.entry_points("dpone.commands") == {
+    assert {
         "run": "dpone_runtime.cli:run_command",
         "backfill": "dpone_runtime.cli:backfill_commands",
-    }
+    } == runtime.entry_points("dpone.commands")
 
 
 def test_packbuilder_holds_the_compiler_and_the_contract(packbuilder):
-    assert packbuilder.tops() == {"dpone_contract", "dpone_packbuilder"}
+    assert {"dpone_contract", "dpone_packbuilder"} == packbuilder.tops()
 
 
 def test_packbuilder_owns_the_command(packbuilder):
-    assert packbuilder.entry_points("console_scripts") == {"dpone": "dpone_packbuilder.cli:main"}
+    assert {"dpone": "dpone_packbuilder.cli:main"} == packbuilder.entry_points("console_scripts")
 
 
 @pytest.mark.parametrize("name", ["provider", "runtime", "packbuilder"])
@@ -124,11 +124,11 @@ def test_wheel_is_typed_and_holds_every_file_of_its_packages(name, request):
         # Hatchling moves what it is forced to include: the face is at the published path only.
         expected.discard("airflow_provider_dpone/namespace_face.py")
         assert f"{top}/py.typed" in expected
-        assert expected - wheel.names == set()
+        assert set() == expected - wheel.names
 
 
 @pytest.mark.parametrize("name", ["provider", "runtime", "packbuilder"])
 def test_wheel_states_its_licence_and_oldest_python(name, request):
     metadata = request.getfixturevalue(name).metadata()
-    assert metadata["License-Expression"] == "Apache-2.0"
-    assert metadata["Requires-Python"] == ">=3.11"
+    assert "Apache-2.0" == metadata["License-Expression"]
+    assert ">=3.11" == metadata["Requires-Python"]

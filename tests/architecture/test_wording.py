@@ -38,4 +38,4 @@ def test_no_tracked_text_names(needle):
         content = path.read_bytes()
         if b"\0" not in content and needle.encode() in content:
             found.append(path.relative_to(ROOT).as_posix())
-    assert found == []
+    assert [] == found
