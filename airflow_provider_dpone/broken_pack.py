@@ -33,7 +33,7 @@ class BrokenPackDag(DAG):
 
     def get_serialized_fields(self) -> NoReturn:  # type: ignore[override]  # a refusal in place of a class method
         """Refuse, as the pack was refused."""
-        raise self.error
+        raise self.error.with_traceback(None) from None
 
     @property
     def fileloc(self) -> str:  # a property in place of a field, to keep Airflow from setting it

@@ -13,7 +13,7 @@ from typing import Any
 from airflow_provider_dpone.broken_pack import BrokenPackDag
 from airflow_provider_dpone.pack_files import find_packs, parse_pack_of, read_pack, read_pack_bytes
 from airflow_provider_dpone.tasks import build_pack_tasks
-from airflow_provider_dpone.version_compat import DAG, get_parsing_context
+from airflow_provider_dpone.version_compat import DAG, files_errors_by_dag, get_parsing_context
 from dpone_contract.errors import DponeError, PackInvalidError
 from dpone_contract.pack import DagProjection, Pack
 
@@ -87,7 +87,8 @@ def load_dpone_dags(
         )
     for path, error in found.bad.items():
         _log.error("pack refused: %s", error, extra={"pack": str(path)})
-        globals_[f"dpone_broken_pack_{path}"] = BrokenPackDag(path, error)
+        if files_errors_by_dag():
+            globals_[f"dpone_broken_pack_{path}"] = BrokenPackDag(path, error)
     for dag_id, dag in found.dags.items():
         globals_[f"dpone_dag_{dag_id}"] = dag
     return found.dags
