@@ -60,7 +60,8 @@ class ChunkOptions(FrozenModel):
         Errors: PlanInvalidError for an unknown token.
         """
         texts = (str(bound) for bound in (self.from_, self.to) if bound is not None)
-        return any([find_tokens(text) for text in texts])
+        # A list, since both bounds are to be read: a bad token in the second is an error too.
+        return any([find_tokens(text) for text in texts])  # noqa: C419
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,9 @@ def _read_date_step(value: str | int | None) -> Step:
     if value is None:
         raise PlanInvalidError("chunk.step is missing", next_step="add for example step: 1d")
     if isinstance(value, int):
-        raise PlanInvalidError(f"a date window needs a unit with step {value}", next_step=f"write step: {value}d")
+        raise PlanInvalidError(
+            f"step {value} needs a unit in a date window", next_step=f"write step: {value}d"
+        )
     step = parse_step(value)
     if step.days is None and step.months is None:
         raise PlanInvalidError(f"step {value} does not fit date chunks", next_step="use Nd, Nw, Nmo or Ny")

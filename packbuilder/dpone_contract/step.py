@@ -73,7 +73,7 @@ def parse_step(text: str) -> Step:
         )
     step = Step(int(found.group(1)), StepUnit(found.group(2)))
     if step.count == 0:
-        raise PlanInvalidError("a step of zero never ends", next_step="use a step of at least 1")
+        raise PlanInvalidError(f"step {text!r} never ends", next_step="use a step of at least 1")
     return step
 
 

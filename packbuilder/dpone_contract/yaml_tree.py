@@ -68,14 +68,21 @@ def parse_yaml(text: str, path: str) -> YamlTree:
             Finding(path, line, column, ErrorCode.MANIFEST_INVALID, f"not YAML: {problem}", _hint(problem))
         )
         return tree
-    except (YAMLError, ValueError, RecursionError) as error:
-        tree.report(ErrorCode.MANIFEST_INVALID, (), f"not YAML: {str(error).splitlines()[0]}")
+    except RecursionError:
+        tree.report(ErrorCode.MANIFEST_INVALID, (), "the file is nested too deeply", "write it flatter")
+        return tree
+    except (YAMLError, ValueError) as error:
+        tree.report(
+            ErrorCode.MANIFEST_INVALID, (), f"not YAML: {str(error).splitlines()[0]}", "write plain text"
+        )
         return tree
     documents = [node for node in nodes if node is not None]
     if not documents:
         tree.report(ErrorCode.MANIFEST_INVALID, (), "the file is empty", "start with `dpone init`")
     elif len(documents) > 1:
-        tree.report(ErrorCode.MANIFEST_INVALID, (), "the file holds several documents", "keep one, without ---")
+        tree.report(
+            ErrorCode.MANIFEST_INVALID, (), "the file holds several documents", "keep one, without ---"
+        )
     else:
         tree.value = _Builder(tree).build(documents[0], ())
     return tree
@@ -85,6 +92,11 @@ def _hint(problem: str) -> str:
     if "\\t" in problem or "tab" in problem:
         return "indent with spaces, not with tabs"
     return "look at the indentation and quotes of this line and the one above"
+
+
+def _is_tagged(node: Node) -> bool:
+    """Whether a node's tag stands in the text: only such a tag has a handle, or is none of YAML's own."""
+    return node.ctag.handle is not None or not str(node.tag).startswith("tag:yaml.org,2002:")
 
 
 @dataclass
@@ -98,8 +110,12 @@ class _Builder:
         self.count += 1
         if self.count > _MAX_VALUES or id(node) in self.open_nodes:
             if self.count <= _MAX_VALUES + 1:
-                self._refuse(path, "anchors unfold without end", "write the values out")
+                message = f"the file unfolds to more than {_MAX_VALUES} values"
+                self._refuse(path, message, "split it; write anchors out")
             self.count = _MAX_VALUES + 1
+            return None
+        if _is_tagged(node):
+            self._refuse(path, f"tags ({node.tag}) are not allowed", "write a plain value")
             return None
         if isinstance(node, ScalarNode):
             return self._scalar(node, path)
@@ -118,7 +134,9 @@ class _Builder:
         for key_node, value_node in node.value:
             position = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             if not isinstance(key_node, ScalarNode):
-                self._refuse_at(position, "braces without quotes", 'quote the token: "{{ data_interval_start }}"')
+                self._refuse_at(
+                    position, "braces without quotes", 'quote the token: "{{ data_interval_start }}"'
+                )
                 return None
             key = str(key_node.value)
             at = (*path, key)
@@ -127,7 +145,9 @@ class _Builder:
                 continue
             if key in found:
                 first = self.tree.positions[at][0]
-                self._refuse_at(position, f"duplicate key {key!r}", f"it stands already on line {first}; keep one")
+                self._refuse_at(
+                    position, f"duplicate key {key!r}", f"it stands already on line {first}; keep one"
+                )
                 continue
             self.tree.positions[at] = position
             found[key] = self.build(value_node, at)
@@ -137,9 +157,6 @@ class _Builder:
         text = str(node.value)
         if node.style is not None:
             return text
-        if node.tag and not str(node.tag).startswith("tag:yaml.org,2002:"):
-            self._refuse(path, f"tags ({node.tag}) are not allowed", "write a plain value")
-            return None
         if _DATE.match(text):
             self._refuse(path, f"unquoted date {text}", f'write it as text: "{text}"')
             return None

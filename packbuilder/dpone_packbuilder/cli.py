@@ -55,6 +55,9 @@ _CommandLineError: type[Exception] = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
 )
 
+# What some releases of typer give for Ctrl-C in place of an exception.
+_INTERRUPTED_BY_TYPER = 130
+
 
 class LazyVerbs(TyperGroup):
     """A group whose verbs are imported when they are called. `ctx` is a click context, whose home differs by release."""
@@ -136,12 +139,14 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     except _CommandLineError as error:
         return _tell_usage(error)
     except (typer.Abort, KeyboardInterrupt):
-        return _tell(InterruptedRunError("stopped", next_step="run it again when you are ready"))
+        return _tell_interrupt()
     except Exception as error:  # noqa: BLE001  # the process boundary: whatever it is, it is reported
         traceback.print_exc()
         return _tell(
             InternalError(f"{type(error).__name__}: {error}", next_step="report it with the lines above")
         )
+    if result == _INTERRUPTED_BY_TYPER:
+        return _tell_interrupt()
     return result if isinstance(result, int) else ExitCode.DONE
 
 
@@ -172,6 +177,10 @@ def _load(point: EntryPoint) -> object:
 def _tell(error: DponeError) -> int:
     typer.echo(render_error(error), err=True)
     return error.exit_code
+
+
+def _tell_interrupt() -> int:
+    return _tell(InterruptedRunError("stopped", next_step="run it again when you are ready"))
 
 
 def _tell_usage(error: Exception) -> int:

@@ -1,0 +1,36 @@
+"""Airflow may retry up to three times where a chunk's commit is replay-safe, else never."""
+
+import json
+
+import pytest
+
+from dpone_contract.manifest import Manifest
+from dpone_packbuilder.retry_authority import retry_authority
+from tests.unit.packbuilder.project_files import manifest
+
+
+def authority(**changes):
+    return retry_authority(Manifest.model_validate_json(json.dumps(manifest(**changes))))
+
+
+@pytest.mark.parametrize("mode", ["partition_replace", "replace"])
+@pytest.mark.parametrize("backend", ["audit_schema", None])
+def test_a_replaced_slice_committed_with_its_ledger_may_be_retried(mode, backend):
+    assert authority(backfill__inner_mode=mode, backfill__state__backend=backend).max_retries == 3
+
+
+@pytest.mark.parametrize(
+    "changes, reason",
+    [
+        ({"backfill__inner_mode": "incremental_append"}, "does not replace its slice"),
+        ({"backfill__inner_mode": "incremental_merge"}, "does not replace its slice"),
+        ({"backfill__inner_mode": "full_refresh"}, "does not replace its slice"),
+        ({"backfill__state__backend": "local_file"}, "not committed together"),
+        ({"sink__type": "clickhouse"}, "not certified"),
+        ({"sink__type": "mssql"}, "not certified"),
+    ],
+)
+def test_anything_else_may_not_be_retried_and_says_why(changes, reason):
+    found = authority(**changes)
+    assert found.max_retries == 0
+    assert reason in found.reason
