@@ -1,0 +1,196 @@
+"""Tables as their server describes them: identity, columns, fitness as a target, and the target made where it is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dpone_contract.errors import ColumnsDifferError, DatabaseFailedError, TableMissingError, TableUnsuitableError
+from dpone_contract.manifest import TableName
+from dpone_runtime.adapters.postgres.connect import PgConnection, translated
+from dpone_runtime.adapters.postgres.identifiers import ledger_tables, quoted, quoted_table
+from dpone_runtime.adapters.postgres.session import lock_key, run_batch
+from dpone_runtime.adapters.sql.queries import Queries, Statement, load_blocks
+from dpone_runtime.domain.campaign import TableIdentity
+from dpone_runtime.ports.connectors import Column, TableShape
+
+_KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "i": "an index"}
+_LOSSLESS = {("character varying", "text"), ("character varying", "character varying")}
+
+
+@dataclass(frozen=True)
+class PgTable:
+    """A described table: `shape.identity.relation` is the root of its partition tree, `relation` its own object id."""
+
+    shape: TableShape
+    relation: int
+    kind: str
+    persistence: str
+    row_security: bool
+    may_read: bool
+    may_write: bool
+
+
+def catalog_queries() -> Queries:
+    """Read the queries over the server's catalog."""
+    return Queries(load_blocks(__package__, "catalog.sql"), {})
+
+
+def find_table(connection: PgConnection, table: TableName) -> PgTable | None:
+    """Describe a table, or give None where there is none of this name."""
+    queries = catalog_queries()
+    with translated(f"reading the catalog about {table}"):
+        found, server = run_batch(
+            connection,
+            (
+                queries.statement("describe_table", schema=table.schema_, name=table.name),
+                queries.statement("server_identity"),
+            ),
+        )
+        row, identity = found.fetchone(), server.fetchone()
+        if row is None or identity is None:
+            return None
+        columns = run_batch(connection, (queries.statement("describe_columns", relation=row[0]),))[0]
+        shape = TableShape(
+            TableIdentity(str(identity[0]), str(identity[1]), str(row[4]), str(table)),
+            tuple(Column(*column) for column in columns.fetchall()),
+        )
+    return PgTable(shape, row[0], row[1], row[2], row[3], row[5], row[6])
+
+
+def require_table(connection: PgConnection, table: TableName, side: str) -> PgTable:
+    """Describe a table that has to be there and readable.
+
+    Errors: TableMissingError, with names that look like it; DatabaseFailedError for a missing privilege.
+    """
+    found = find_table(connection, table)
+    if found is None:
+        statement = catalog_queries().statement("relation_names", schema=table.schema_, name=table.name)
+        with translated(f"reading the catalog about {table}"):
+            near = [str(row[0]) for row in run_batch(connection, (statement,))[0].fetchall()]
+        hint = f"there is {', '.join(near[:5])}" if near else "check schema, name and this user's privileges"
+        raise TableMissingError(
+            f"{side} table {table} does not exist, or this user cannot see it",
+            where=f"{side}.table",
+            next_step=f"{hint}; case matters",
+        )
+    if not found.may_read:
+        raise DatabaseFailedError(
+            f"this user may not read {side} table {table}", next_step=f"GRANT SELECT ON {quoted_table(table)}"
+        )
+    return found
+
+
+def require_target_kind(found: PgTable) -> None:
+    """Require a table in which exactly-once holds: ordinary or partitioned, logged, without filtering row security.
+
+    Errors: TableUnsuitableError naming what it is; DatabaseFailedError for a missing privilege.
+    """
+    name = found.shape.identity.name
+    if found.kind not in ("r", "p"):
+        raise TableUnsuitableError(
+            f"target {name} is {_KINDS.get(found.kind, 'no table')}", next_step="load into an ordinary table"
+        )
+    if found.persistence != "p":
+        what = "unlogged" if found.persistence == "u" else "temporary"
+        raise TableUnsuitableError(
+            f"target {name} is {what}: a crash would empty it while the ledger says committed",
+            next_step=f"ALTER TABLE {name} SET LOGGED",
+        )
+    if not found.may_write:
+        raise DatabaseFailedError(
+            f"this user may not write target table {name}", next_step=f"GRANT SELECT, INSERT, DELETE ON {name}"
+        )
+
+
+def has_leading_index(connection: PgConnection, table: PgTable, column: str) -> bool:
+    """Whether some index of a table begins with a column; views have none."""
+    statement = catalog_queries().statement("leading_index", relation=table.relation, column=column)
+    with translated(f"reading the catalog about {table.shape.identity.name}"):
+        found = run_batch(connection, (statement,))[0].fetchone()
+    return found is not None and bool(found[0])
+
+
+def matched_columns(source: TableShape, target: TableShape) -> tuple[str, ...]:
+    """Give the columns to copy: every source column, each with the same or a losslessly wider type in the target.
+
+    Errors: ColumnsDifferError naming columns and types.
+    """
+    problems, names = [], []
+    for column in source.columns:
+        into = target.column(column.name)
+        if into is None:
+            problems.append(f"{column.name} ({column.type}) is missing in the target")
+        elif into.generated:
+            problems.append(f"{column.name} is generated by the target")
+        elif not column.builtin or not into.builtin:
+            problems.append(f"{column.name} has the user-defined type {column.type}, which is not supported yet")
+        elif not _fits(column.type, into.type):
+            problems.append(f"{column.name} is {column.type} in the source and {into.type} in the target")
+        names.append(column.name)
+    for into in target.columns:
+        if source.column(into.name) is None and not into.nullable and not into.generated:
+            problems.append(f"{into.name} ({into.type} NOT NULL) is missing in the source")
+    if problems:
+        raise ColumnsDifferError(
+            f"{source.identity.name} does not fit {target.identity.name}: {'; '.join(problems)}",
+            next_step="alter the target, or load from a view that casts these columns",
+        )
+    return tuple(names)
+
+
+def _fits(source: str, target: str) -> bool:
+    if source == target:
+        return True
+    source_base, source_length = _length(source)
+    target_base, target_length = _length(target)
+    if (source_base, target_base) not in _LOSSLESS:
+        return False
+    return target_length is None or (source_length is not None and source_length <= target_length)
+
+
+def _length(type_name: str) -> tuple[str, int | None]:
+    base, _, rest = type_name.partition("(")
+    digits = rest.rstrip(")")
+    return base, int(digits) if digits.isdigit() else None
+
+
+def create_target_statements(source: TableShape, target: TableName, unique_key: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the DDL of a missing target: the source's columns, NOT NULL where the source has it, the key as primary key.
+
+    Errors: ColumnsDifferError for a key column that the source lacks or a type that cannot be declared.
+    """
+    for name in unique_key:
+        if source.column(name) is None:
+            raise ColumnsDifferError(f"unique_key column {name!r} is not in {source.identity.name}")
+    lines = []
+    for column in source.columns:
+        if not column.builtin:
+            raise ColumnsDifferError(
+                f"{column.name} has the user-defined type {column.type}; the target cannot be created from it",
+                next_step="create the target yourself",
+            )
+        required = not column.nullable or column.name in unique_key
+        lines.append(f"  {quoted(column.name)} {column.type}" + (" NOT NULL" if required else ""))
+    if unique_key:
+        lines.append(f"  PRIMARY KEY ({', '.join(map(quoted, unique_key))})")
+    body = ",\n".join(lines)
+    return (
+        f"CREATE SCHEMA IF NOT EXISTS {quoted(target.schema_)}",
+        f"CREATE TABLE IF NOT EXISTS {quoted_table(target)} (\n{body}\n)",
+    )
+
+
+def create_target(connection: PgConnection, target: TableName, statements: tuple[str, ...]) -> PgTable:
+    """Create a missing target under the database-wide DDL lock, looking again inside it.
+
+    Errors: DatabaseFailedError, TableMissingError.
+    """
+    queries = Queries(load_blocks(__package__, "schema.sql"), ledger_tables("public"))
+    with translated(f"creating {target}"), connection.transaction():
+        run_batch(connection, (queries.statement("ddl_lock", lock=lock_key("ddl")),))
+        if find_table(connection, target) is None:
+            schema = connection.execute("SELECT to_regnamespace(quote_ident(%s))", (target.schema_,)).fetchone()
+            needed = statements[1:] if schema is not None and schema[0] is not None else statements
+            for text in needed:
+                run_batch(connection, (Statement("create", text.replace("%", "%%"), {}),))
+    return require_table(connection, target, "sink")

@@ -1,0 +1,129 @@
+"""Opening PostgreSQL connections, and turning the driver's exceptions into ours: once, here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import errors
+
+from dpone_contract.errors import (
+    ChunkFailedError,
+    ConnectionFailedError,
+    DatabaseFailedError,
+    DponeError,
+    LedgerMissingError,
+    TableMissingError,
+)
+from dpone_runtime.connections import ResolvedConnection
+
+CONNECT_TIMEOUT_SECONDS = 15
+
+# Keepalives under a minute on both ends, so that neither side waits long for a peer that vanished.
+_KEEPALIVES = {"keepalives": 1, "keepalives_idle": 20, "keepalives_interval": 5, "keepalives_count": 4}
+_VALUE_IN_MESSAGE = re.compile(r':? ?"[^"]*"(?= at|$)|: ".*$')
+
+PgConnection = psycopg.Connection[tuple[object, ...]]
+
+
+def connect(connection: ResolvedConnection, purpose: str) -> PgConnection:
+    """Open an autocommitting session named `dpone <purpose>`; nothing is prepared, so that poolers work.
+
+    Errors: ConnectionFailedError with the server's own reason.
+    """
+    parameters = {
+        "application_name": f"dpone {purpose}"[:63],
+        "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+        "client_encoding": "UTF8",
+        **_KEEPALIVES,
+    }
+    try:
+        return psycopg.connect(
+            connection.dsn,
+            autocommit=True,
+            prepare_threshold=None,
+            **parameters,  # type: ignore[arg-type]  # libpq's own keywords, which psycopg takes as text or number
+        )
+    except psycopg.Error as error:
+        raise ConnectionFailedError(
+            f"cannot connect as {connection.name}: {_reason(error)}",
+            where=f"connection {connection.name} ({connection.shown})",
+            next_step=f"check host, port, database, user and password in {connection.origin}",
+        ) from None  # libpq's text names every address that it tried
+
+
+def session_settings(connection: PgConnection, lock_wait_ms: int, idle_ms: int) -> dict[str, str]:
+    """Give the settings of one transaction: no statement timeout, bounded waits for locks, bounded idle time.
+
+    They are set locally, so that a transaction-pooling proxy can hand the server session on unchanged.
+    """
+    settings = {
+        "statement_timeout": "0",
+        "lock_timeout": str(lock_wait_ms),
+        "idle_in_transaction_session_timeout": str(idle_ms),
+        "synchronous_commit": "on",
+        "row_security": "off",
+        "tcp_keepalives_idle": "20",
+        "tcp_keepalives_interval": "5",
+        "tcp_keepalives_count": "4",
+    }
+    if connection.info.server_version >= 140000:
+        settings["client_connection_check_interval"] = "10000"
+    if connection.info.server_version >= 170000:
+        settings["transaction_timeout"] = "0"
+    return settings
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Turn the driver's exceptions inside the block into ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error, doing) from error
+
+
+def translate(error: psycopg.Error, doing: str) -> DponeError:
+    """Give our error for one of the driver's: the server's message and SQLSTATE, never a value or a statement."""
+    state = error.sqlstate
+    if state is None:
+        return DatabaseFailedError(
+            f"the connection broke while {doing}: {_reason(error)}",
+            next_step="run it again; committed chunks are skipped",
+        )
+    text = f"{safe_message(error)} (SQLSTATE {state}) while {doing}"
+    if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
+        return TableMissingError(text, next_step="check schema and name in the manifest; case matters")
+    if isinstance(error, errors.InsufficientPrivilege):
+        return DatabaseFailedError(text, next_step="grant what the message names to this user", sqlstate=state)
+    if state[:2] in ("22", "23", "44", "P0"):
+        return ChunkFailedError(
+            text, next_step="mend the rows or the constraint, then run it again; committed chunks are skipped"
+        )
+    return DatabaseFailedError(text, next_step="run it again; committed chunks are skipped", sqlstate=state)
+
+
+def ledger_denied(error: psycopg.Error, schema: str) -> LedgerMissingError:
+    """Give the error of a ledger that is missing and may not be created."""
+    return LedgerMissingError(
+        f"the ledger in schema {schema} does not exist and cannot be created: {safe_message(error)}",
+        next_step=f"let a role with CREATE on the database create it once, or GRANT CREATE ON SCHEMA {schema}",
+    )
+
+
+def safe_message(error: psycopg.Error) -> str:
+    """Give the server's primary message without the row values that some of them quote."""
+    message = error.diag.message_primary or type(error).__name__
+    if (error.sqlstate or "")[:2] == "22":
+        message = _VALUE_IN_MESSAGE.sub("", message)
+    return message
+
+
+def _reason(error: psycopg.Error) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    found = [re.sub(r"^.*?(FATAL|ERROR):\s*", "", line) for line in lines if "FATAL" in line or "ERROR" in line]
+    return (found or lines)[-1]

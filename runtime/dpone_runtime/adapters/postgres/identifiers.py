@@ -1,0 +1,27 @@
+"""The one place that quotes names for PostgreSQL."""
+
+from __future__ import annotations
+
+from psycopg import sql
+
+from dpone_contract.manifest import TableName
+
+
+def quoted(*names: str) -> str:
+    """Quote a name, or a qualified one, so that any characters and any case survive."""
+    return sql.Identifier(*names).as_string(None)
+
+
+def quoted_table(table: TableName) -> str:
+    """Quote a table's qualified name."""
+    return quoted(table.schema_, table.name)
+
+
+def ledger_tables(schema: str) -> dict[str, str]:
+    """Give the names that stand in the ledger's queries."""
+    return {
+        "schema": quoted(schema),
+        "campaigns": quoted(schema, "__dpone__backfill_campaigns"),
+        "chunks": quoted(schema, "__dpone__backfill_chunks"),
+        "events": quoted(schema, "__dpone__backfill_events"),
+    }

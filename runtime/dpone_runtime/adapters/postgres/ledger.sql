@@ -1,0 +1,203 @@
+-- name: begin
+BEGIN ISOLATION LEVEL READ COMMITTED
+
+-- name: commit
+COMMIT
+
+-- name: rollback
+ROLLBACK
+
+-- name: lock
+-- A transaction lock of one purpose; waits as long as lock_timeout lets it.
+SELECT pg_advisory_xact_lock(:lock)
+
+-- name: lock_shared
+SELECT pg_advisory_xact_lock_shared(:lock)
+
+-- name: clock
+SELECT clock_timestamp()
+
+-- name: read_campaign
+-- No row: the campaign was never opened.
+SELECT run_key, status, revision, round, plan_hash, config_hash, chunks_total, dataset, inner_mode, templated,
+       window_column, window_kind, window_lower, window_upper, window_everything,
+       source_server, source_database, source_relation, source_name,
+       target_server, target_database, target_relation, target_name,
+       reason, requested_by, created_at, updated_at
+  FROM {campaigns} WHERE run_key = :run_key
+
+-- name: read_chunk
+-- No row: the chunk was never claimed.
+SELECT run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at, idempotency_key,
+       lower_bound, upper_bound, rows_extracted, rows_loaded, content_digest, error_code, error_message,
+       dag_run_id, started_at, finished_at
+  FROM {chunks} WHERE run_key = :run_key AND chunk_index = :chunk_index
+
+-- name: count_live
+SELECT count(*) FROM {chunks}
+ WHERE run_key = :run_key AND status = 'running' AND lease_expires_at > clock_timestamp()
+
+-- name: insert_campaign
+-- No row: another opener was first; nothing is written.
+WITH changed AS (
+  INSERT INTO {campaigns} (run_key, status, revision, round, plan_hash, config_hash, chunks_total, dataset, inner_mode,
+         templated, window_column, window_kind, window_lower, window_upper, window_everything,
+         source_server, source_database, source_relation, source_name,
+         target_server, target_database, target_relation, target_name, reason, requested_by)
+  VALUES (:run_key, :status, :revision, :round, :plan_hash, :config_hash, :chunks_total, :dataset, :inner_mode,
+         :templated, :window_column, :window_kind, :window_lower, :window_upper, :window_everything,
+         :source_server, :source_database, :source_relation, :source_name,
+         :target_server, :target_database, :target_relation, :target_name, :reason, :requested_by)
+  ON CONFLICT (run_key) DO NOTHING RETURNING run_key, round, revision)
+INSERT INTO {events} (run_key, kind, round, revision, detail)
+SELECT run_key, :event_kind, round, revision, :event_detail FROM changed RETURNING event_id
+
+-- name: update_campaign
+-- No row: the revision moved; nothing is written.
+WITH changed AS (
+  UPDATE {campaigns} SET status = :status, revision = :revision, round = :round, reason = :reason,
+         requested_by = :requested_by, updated_at = clock_timestamp()
+   WHERE run_key = :run_key AND revision = :revision - 1 RETURNING run_key, round, revision)
+INSERT INTO {events} (run_key, kind, round, revision, detail)
+SELECT run_key, :event_kind, round, revision, :event_detail FROM changed RETURNING event_id
+
+-- name: insert_chunk
+-- No row: another claim was first; nothing is written.
+WITH changed AS (
+  INSERT INTO {chunks} (run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at,
+         idempotency_key, lower_bound, upper_bound, dag_run_id, started_at)
+  VALUES (:run_key, :chunk_index, :status, :revision, :round, :attempt, :owner,
+         clock_timestamp() + :lease_ttl, :idempotency_key, :lower_bound, :upper_bound, :dag_run_id,
+         clock_timestamp())
+  ON CONFLICT (run_key, chunk_index) DO NOTHING RETURNING run_key, chunk_index, round, revision, attempt, owner)
+INSERT INTO {events} (run_key, kind, round, revision, chunk_index, attempt, owner, detail)
+SELECT run_key, :event_kind, round, revision, chunk_index, attempt, owner, :event_detail FROM changed
+RETURNING event_id
+
+-- name: claim_chunk
+-- No row: the revision moved; nothing is written. A new attempt forgets what the last one reported.
+WITH changed AS (
+  UPDATE {chunks} SET status = :status, revision = :revision, round = :round, attempt = :attempt, owner = :owner,
+         lease_expires_at = clock_timestamp() + :lease_ttl, idempotency_key = :idempotency_key,
+         lower_bound = :lower_bound, upper_bound = :upper_bound, rows_extracted = NULL, rows_loaded = NULL,
+         content_digest = NULL, error_code = NULL, error_message = NULL, dag_run_id = :dag_run_id,
+         started_at = clock_timestamp(), finished_at = NULL
+   WHERE run_key = :run_key AND chunk_index = :chunk_index AND revision = :revision - 1
+  RETURNING run_key, chunk_index, round, revision, attempt, owner)
+INSERT INTO {events} (run_key, kind, round, revision, chunk_index, attempt, owner, detail)
+SELECT run_key, :event_kind, round, revision, chunk_index, attempt, owner, :event_detail FROM changed
+RETURNING event_id
+
+-- name: end_chunk
+-- Failed or released. No row: the revision moved; nothing is written.
+WITH changed AS (
+  UPDATE {chunks} SET status = :status, revision = :revision, owner = :owner, lease_expires_at = NULL,
+         error_code = :error_code, error_message = :error_message,
+         finished_at = CASE WHEN :has_finished THEN clock_timestamp() END
+   WHERE run_key = :run_key AND chunk_index = :chunk_index AND revision = :revision - 1
+  RETURNING run_key, chunk_index, round, revision, attempt)
+INSERT INTO {events} (run_key, kind, round, revision, chunk_index, attempt, owner, detail)
+SELECT run_key, :event_kind, round, revision, chunk_index, attempt, :event_owner, :event_detail FROM changed
+RETURNING event_id
+
+-- name: guard_chunk
+-- First statement of the data transaction after the chunk's lock. No row: another attempt owns the chunk.
+SELECT attempt FROM {chunks}
+ WHERE run_key = :run_key AND chunk_index = :chunk_index AND status = 'running'
+   AND revision = :revision AND owner = :owner AND round = :round
+
+-- name: complete_chunk
+-- Ends the data transaction, in one batch with COMMIT. Where another attempt owns the chunk, or the campaign is closed
+-- or in another round, the event's run_key is NULL, which is refused, so that COMMIT undoes rows and status alike.
+WITH done AS (
+  UPDATE {chunks} c SET status = 'committed', revision = c.revision + 1, lease_expires_at = NULL,
+         rows_extracted = :rows_extracted, rows_loaded = :rows_loaded, content_digest = :content_digest,
+         error_code = NULL, error_message = NULL, finished_at = clock_timestamp()
+   WHERE c.run_key = :run_key AND c.chunk_index = :chunk_index AND c.status = 'running'
+     AND c.revision = :revision AND c.owner = :owner AND c.round = :round
+     AND EXISTS (SELECT FROM {campaigns} g
+                  WHERE g.run_key = :run_key AND g.status <> 'closed' AND g.round = :round)
+  RETURNING c.run_key, c.round, c.revision, c.chunk_index, c.attempt, c.owner)
+INSERT INTO {events} (run_key, kind, round, revision, chunk_index, attempt, owner, detail)
+SELECT done.run_key, 'committed', :round, coalesce(done.revision, 0), :chunk_index, done.attempt, done.owner, :detail
+  FROM (SELECT 1) one LEFT JOIN done ON true
+
+-- name: renew_chunk
+-- Changes the expiry alone. No row: the lease lapsed, or the row is no longer this owner's at this revision.
+UPDATE {chunks} SET lease_expires_at = clock_timestamp() + :lease_ttl
+ WHERE run_key = :run_key AND chunk_index = :chunk_index AND status = 'running' AND revision = :revision
+   AND owner = :owner AND lease_expires_at > clock_timestamp()
+RETURNING chunk_index
+
+-- name: committed_chunks
+SELECT chunk_index FROM {chunks}
+ WHERE run_key = :run_key AND chunk_index BETWEEN :first AND :last AND status = 'committed' AND round = :round
+
+-- name: count_committed
+SELECT count(*) FROM {chunks} WHERE run_key = :run_key AND status = 'committed' AND round = :round
+
+-- name: count_statuses
+SELECT CASE WHEN status = 'committed' AND round <> :round THEN 'pending'
+            WHEN status = 'running' AND lease_expires_at <= clock_timestamp() THEN 'lease_expired'
+            ELSE status END, count(*)
+  FROM {chunks} WHERE run_key = :run_key GROUP BY 1
+
+-- name: list_statuses
+SELECT c.chunk_index,
+       CASE WHEN c.status = 'committed' AND c.round <> g.round THEN 'pending'
+            WHEN c.status = 'running' AND c.lease_expires_at <= clock_timestamp() THEN 'lease_expired'
+            ELSE c.status END
+  FROM {chunks} c JOIN {campaigns} g USING (run_key) WHERE c.run_key = :run_key ORDER BY c.chunk_index
+
+-- name: list_failures
+SELECT run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at, idempotency_key,
+       lower_bound, upper_bound, rows_extracted, rows_loaded, content_digest, error_code, error_message,
+       dag_run_id, started_at, finished_at
+  FROM {chunks} WHERE run_key = :run_key AND status = 'failed' ORDER BY chunk_index LIMIT :count
+
+-- name: find_ledgers
+-- Every audit schema of this database whose campaigns this user may read.
+SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relname = '__dpone__backfill_campaigns' AND c.relkind = 'r'
+   AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+ ORDER BY n.nspname
+
+-- name: campaigns_on_target
+-- Those that may still write there, with their chunks at work.
+SELECT g.run_key, g.status, g.revision, g.round, g.plan_hash, g.config_hash, g.chunks_total, g.dataset, g.inner_mode,
+       g.templated, g.window_column, g.window_kind, g.window_lower, g.window_upper, g.window_everything,
+       g.source_server, g.source_database, g.source_relation, g.source_name,
+       g.target_server, g.target_database, g.target_relation, g.target_name,
+       g.reason, g.requested_by, g.created_at, g.updated_at,
+       (SELECT count(*) FROM {chunks} c
+         WHERE c.run_key = g.run_key AND c.status = 'running' AND c.lease_expires_at > clock_timestamp())
+  FROM {campaigns} g
+ WHERE g.target_server = :server AND g.target_database = :database AND g.target_relation = :relation
+   AND g.status NOT IN ('complete', 'published', 'closed')
+ ORDER BY g.run_key
+
+-- name: chunk_lock_holders
+-- Sessions of dpone that hold a chunk's lock now, each ended; only those of this database and of our name.
+SELECT pg_terminate_backend(l.pid) FROM pg_catalog.pg_locks l
+  JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+   AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+   AND l.classid::bigint = (:lock::bigint >> 32) & 4294967295 AND l.objid::bigint = :lock::bigint & 4294967295
+   AND a.application_name LIKE 'dpone%' AND l.pid <> pg_backend_pid()
+
+-- name: claimed_chunks
+-- Chunks of a campaign that are marked running, live or not.
+SELECT chunk_index FROM {chunks} WHERE run_key = :run_key AND status = 'running' ORDER BY chunk_index
+
+-- name: fence_take
+-- A session lock. False: another session has it.
+SELECT pg_try_advisory_lock(:lock), pg_backend_pid()
+
+-- name: fence_release
+SELECT pg_advisory_unlock(:lock)
+
+-- name: fence_held
+-- Whether this very session still holds it.
+SELECT EXISTS (SELECT FROM pg_catalog.pg_locks
+ WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() AND objsubid = 1
+   AND classid::bigint = (:lock::bigint >> 32) & 4294967295 AND objid::bigint = :lock::bigint & 4294967295)

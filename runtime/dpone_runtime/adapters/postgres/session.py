@@ -1,0 +1,218 @@
+"""The PostgreSQL side of the ledger: batches through a pipeline, advisory locks, the session fence, the DDL."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+import psycopg
+from psycopg import errors
+
+from dpone_contract.errors import (
+    CampaignBusyError,
+    CampaignLeaseLostError,
+    DatabaseFailedError,
+    SessionUnsafeError,
+)
+from dpone_runtime.adapters.postgres.connect import (
+    PgConnection,
+    connect,
+    ledger_denied,
+    session_settings,
+    translate,
+)
+from dpone_runtime.adapters.postgres.identifiers import ledger_tables
+from dpone_runtime.adapters.sql.queries import Queries, Statement, load_blocks
+from dpone_runtime.adapters.sql.rows import Row
+from dpone_runtime.adapters.sql.session import LockTimeoutError
+from dpone_runtime.connections import ResolvedConnection
+from dpone_runtime.domain.capabilities import StateCapabilities
+
+PROTOCOL_IDLE_MS = 10_000
+_TABLES = 3
+_CREATES = (
+    "create_schema",
+    "create_campaigns",
+    "create_campaigns_index",
+    "create_chunks",
+    "create_chunks_running",
+    "create_chunks_failed",
+    "create_events",
+    "create_events_index",
+)
+
+
+def postgres_queries(schema: str) -> Queries:
+    """Read the ledger's queries over one audit schema."""
+    return Queries(load_blocks(__package__, "ledger.sql", "schema.sql"), ledger_tables(schema))
+
+
+def lock_key(purpose: str, *scope: object) -> int:
+    """Give the signed 64-bit key of an advisory lock: a digest of its purpose and scope."""
+    named = "\x1f".join(("dpone", purpose, *map(str, scope)))
+    return int.from_bytes(hashlib.sha256(named.encode()).digest()[:8], "big", signed=True)
+
+
+def settings_statement(settings: dict[str, str]) -> Statement:
+    """Give one statement that sets all settings for the current transaction."""
+    calls = ", ".join(f"set_config('{name}', %({name})s, true)" for name in settings)
+    return Statement("settings", f"SELECT {calls}", settings)
+
+
+class PostgresSession:
+    """`SqlSession` over one psycopg connection; the fence opens a second one."""
+
+    def __init__(self, connection: ResolvedConnection, schema: str) -> None:
+        self.queries = postgres_queries(schema)
+        self._resolved = connection
+        self._schema = schema
+        self._connection = connect(connection, "ledger")
+
+    def batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        try:
+            cursors = run_batch(self._connection, statements)
+        except errors.LockNotAvailable as error:
+            self._roll_back()
+            raise LockTimeoutError from error
+        except psycopg.Error as error:
+            self._roll_back()
+            raise translate(error, "writing the ledger") from error
+        if statements[-1].name == "commit" and cursors[-1].statusmessage != "COMMIT":
+            raise DatabaseFailedError(
+                f"the ledger's transaction ended with {cursors[-1].statusmessage}", next_step="run it again"
+            )
+        return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+    def _roll_back(self) -> None:
+        try:
+            if not self._connection.closed:
+                self._connection.execute("ROLLBACK")
+        except psycopg.Error:
+            self._connection.close()
+
+    def begin_statements(self, lock_wait: timedelta) -> tuple[Statement, ...]:
+        wait_ms = int(lock_wait.total_seconds() * 1000)
+        settings = session_settings(self._connection, wait_ms, PROTOCOL_IDLE_MS)
+        return (self.queries.statement("begin"), settings_statement(settings))
+
+    def lock_value(self, purpose: str, *scope: object) -> int:
+        return lock_key(purpose, *scope)
+
+    def queries_for_schema(self, schema: str) -> Queries:
+        return self.queries.for_tables(ledger_tables(schema))
+
+    def ledger_exists(self) -> bool:
+        found = self.batch((self.queries.statement("ledger_tables", schema=self._schema),))[0][0][0]
+        return bool(found == _TABLES)
+
+    def create_ledger(self) -> None:
+        query = self.queries.statement
+        begin = self.begin_statements(timedelta(seconds=30))
+        try:
+            run_batch(self._connection, (*begin, query("ddl_lock", lock=lock_key("ddl"))))
+            found = self._connection.execute(
+                *_call(query("ledger_tables", schema=self._schema))
+            ).fetchone()
+            if found is not None and found[0] != _TABLES:
+                for name in _CREATES if not self._schema_exists() else _CREATES[1:]:
+                    self._connection.execute(*_call(query(name)))
+            self._connection.execute("COMMIT")
+        except errors.InsufficientPrivilege as error:
+            self._roll_back()
+            raise ledger_denied(error, self._schema) from error
+        except psycopg.Error as error:
+            self._roll_back()
+            raise translate(error, "creating the ledger") from error
+
+    def _schema_exists(self) -> bool:
+        # CREATE SCHEMA IF NOT EXISTS asks for CREATE on the database even where the schema is there.
+        found = self._connection.execute("SELECT to_regnamespace(quote_ident(%s))", (self._schema,)).fetchone()
+        return found is not None and found[0] is not None
+
+    def capabilities(self) -> StateCapabilities:
+        return StateCapabilities(
+            backend="audit_schema",
+            dialect="postgres",
+            durable_read=True,
+            durable_write=True,
+            lock_scope="postgres_advisory_campaign",
+            distributed_lock=True,
+            distributed_chunk_lease=True,
+            compare_and_set_completion=True,
+            continuous_campaign_session_fence=True,
+        )
+
+    @contextmanager
+    def fence(self, lock: object, held_by: str) -> Iterator[PostgresFence]:
+        connection = connect(self._resolved, "fence")
+        try:
+            self._require_own_session(connection)
+            taken = run_batch(connection, (self.queries.statement("fence_take", lock=lock),))[0].fetchone()
+            if taken is None or not taken[0]:
+                raise CampaignBusyError(
+                    f"campaign {held_by} is held by another run",
+                    next_step="wait until that run has ended, then run this again; nothing needs to be deleted",
+                    run_key=held_by,
+                )
+            yield PostgresFence(connection, self.queries.statement("fence_held", lock=lock))
+        finally:
+            connection.close()
+
+    def _require_own_session(self, connection: PgConnection) -> None:
+        """Refuse a transaction pooler: its clients change server sessions while another transaction is open.
+
+        Errors: SessionUnsafeError.
+        """
+        before = _backend(connection)
+        self._connection.execute("BEGIN")
+        try:
+            self._connection.execute("SELECT 1")
+            after = _backend(connection)
+        finally:
+            self._connection.execute("ROLLBACK")
+        if before != after:
+            raise SessionUnsafeError(
+                "the connection runs through a transaction-pooling proxy, which cannot hold a session lock",
+                where=f"connection {self._resolved.name}",
+                next_step="connect to the server itself or through a session pool, or use a mapped mode",
+            )
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class PostgresFence:
+    """The session lock of an internal run, on a connection of its own."""
+
+    def __init__(self, connection: PgConnection, held: Statement) -> None:
+        self._connection = connection
+        self._held = held
+
+    def held(self) -> bool:
+        try:
+            found = run_batch(self._connection, (self._held,))[0].fetchone()
+        except psycopg.Error:
+            return False
+        return found is not None and bool(found[0])
+
+    def require(self, run_key: str) -> None:
+        """Errors: CampaignLeaseLostError when the session is gone."""
+        if not self.held():
+            raise CampaignLeaseLostError(f"the session lock of campaign {run_key} is gone")
+
+
+def run_batch(connection: PgConnection, statements: Sequence[Statement]) -> list[psycopg.Cursor[Row]]:
+    """Send statements together, give their cursors; the first error ends the batch."""
+    with connection.pipeline():
+        return [connection.execute(*_call(statement)) for statement in statements]
+
+
+def _call(statement: Statement) -> tuple[bytes, dict[str, object]]:
+    return statement.text.encode(), dict(statement.values)
+
+
+def _backend(connection: PgConnection) -> object:
+    found = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return found[0] if found else None

@@ -1,0 +1,179 @@
+"""The writing side of a lane on PostgreSQL: slice, rows and the chunk's completion in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psycopg
+from psycopg import errors
+
+from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError, RowsDifferError
+from dpone_contract.manifest import TableName
+from dpone_runtime.adapters.postgres.connect import connect, session_settings, translate
+from dpone_runtime.adapters.postgres.copy import copy_in
+from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
+from dpone_runtime.adapters.postgres.predicate import chunk_predicate
+from dpone_runtime.adapters.postgres.session import (
+    PROTOCOL_IDLE_MS,
+    lock_key,
+    postgres_queries,
+    run_batch,
+    settings_statement,
+)
+from dpone_runtime.adapters.sql.queries import Statement
+from dpone_runtime.connections import ResolvedConnection
+from dpone_runtime.ports.connectors import Column, CommitUnknownError, LoadReceipt, LoadRequest, RowStream
+
+_LOCK_WAIT_MS = 5_000
+_NEVER = 0
+
+
+class PostgresSink:
+    """Loads chunks over one session. The chunk's lock and the guard come first, COMMIT and completion last, together."""
+
+    def __init__(
+        self,
+        connection: ResolvedConnection,
+        table: TableName,
+        columns: tuple[str, ...],
+        chunk_column: Column,
+        timezone: str,
+        ledger_schema: str,
+        *,
+        strict: bool = False,
+        after: Callable[[str], None] = lambda step: None,
+    ) -> None:
+        self._resolved = connection
+        self._table = table
+        self._columns = columns
+        self._chunk_column = chunk_column
+        self._timezone = timezone
+        self._schema = ledger_schema
+        self._queries = postgres_queries(ledger_schema)
+        self._connection = connect(connection, "sink")
+        self._strict = strict
+        self._after = after
+        """Told the name of each step that is done; tests stop the process there."""
+
+    def load(self, request: LoadRequest, stream: RowStream, progress: Callable[[int], None]) -> LoadReceipt:
+        if self._connection.closed:
+            self._connection = connect(self._resolved, "sink")
+        try:
+            self._begin(request)
+            receipt = self._replace_slice(request, stream, progress)
+        except psycopg.Error as error:
+            self._roll_back()
+            raise translate(error, f"loading {self._table}") from error
+        except BaseException:
+            self._roll_back()
+            raise
+        self._commit(request, receipt)
+        return receipt
+
+    def _begin(self, request: LoadRequest) -> None:
+        """Take the chunk's lock and require its row to be this attempt's.
+
+        Errors: ChunkBusyError while another data transaction holds the lock; ChunkLeaseLostError.
+        """
+        query = self._queries.statement
+        settings = session_settings(self._connection, _LOCK_WAIT_MS, PROTOCOL_IDLE_MS)
+        statements = (
+            query("begin"),
+            settings_statement(settings),
+            query("lock", lock=lock_key("chunk", self._schema, request.run_key, request.chunk.index)),
+            settings_statement({"lock_timeout": str(_NEVER)}),
+            query("guard_chunk", **self._ownership(request)),
+        )
+        try:
+            guard = run_batch(self._connection, statements)[-1]
+        except errors.LockNotAvailable as error:
+            raise ChunkBusyError("another data transaction holds this chunk") from error
+        if guard.fetchone() is None:
+            raise ChunkLeaseLostError("another attempt owns the chunk now; nothing was changed")
+        self._after("guarded")
+
+    def _replace_slice(
+        self, request: LoadRequest, stream: RowStream, progress: Callable[[int], None]
+    ) -> LoadReceipt:
+        where = chunk_predicate(self._chunk_column, self._timezone, request.chunk)
+        table, columns = quoted_table(self._table), ", ".join(map(quoted, self._columns))
+        delete = Statement("delete", f"DELETE FROM {table} WHERE {where}".replace("%", "%%"), {})
+        run_batch(self._connection, (delete,))
+        self._after("deleted")
+        moved = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal moved
+            for block in stream.blocks():
+                moved += len(block)
+                yield block
+                progress(len(block))
+                self._after("copying")
+
+        loaded = copy_in(self._connection, f"COPY {table} ({columns}) FROM STDIN (FORMAT binary)", counted())
+        self._after("copied")
+        if loaded != stream.rows and self._strict:
+            raise RowsDifferError(
+                f"the source counted {stream.rows} rows and the target {loaded}; the chunk was rolled back",
+                next_step="look for triggers or rules on the target that drop rows",
+            )
+        return LoadReceipt(rows_extracted=stream.rows, rows_loaded=loaded, bytes_moved=moved)
+
+    def _commit(self, request: LoadRequest, receipt: LoadReceipt) -> None:
+        """Complete the chunk and commit, in one batch; the completion's guard undoes everything where it fails.
+
+        Errors: ChunkLeaseLostError (undone), CommitUnknownError (no clear answer).
+        """
+        query = self._queries.statement
+        statements = (
+            settings_statement({"lock_timeout": str(_LOCK_WAIT_MS)}),
+            query("lock_shared", lock=lock_key("close", self._schema, request.run_key)),
+            query(
+                "complete_chunk",
+                **self._ownership(request),
+                rows_extracted=receipt.rows_extracted,
+                rows_loaded=receipt.rows_loaded,
+                content_digest=None,
+                detail=f"{receipt.rows_loaded} rows",
+            ),
+            query("commit"),
+        )
+        self._after("before commit")
+        try:
+            answer = run_batch(self._connection, statements)[-1].statusmessage
+        except errors.NotNullViolation as error:
+            self._roll_back()
+            if error.diag.table_name != "__dpone__backfill_events":
+                raise translate(error, "completing the chunk") from error
+            raise ChunkLeaseLostError(
+                "another attempt owns the chunk now, or its campaign was closed; its rows were rolled back"
+            ) from error
+        except psycopg.Error as error:
+            if error.sqlstate is None or error.sqlstate[:2] in ("08", "57"):
+                self._connection.close()
+                raise CommitUnknownError from error
+            self._roll_back()
+            raise translate(error, "completing the chunk") from error
+        if answer != "COMMIT":
+            self._connection.close()
+            raise CommitUnknownError
+        self._after("committed")
+
+    def _ownership(self, request: LoadRequest) -> dict[str, object]:
+        return {
+            "run_key": request.run_key,
+            "chunk_index": request.chunk.index,
+            "revision": request.revision,
+            "owner": request.owner,
+            "round": request.round,
+        }
+
+    def _roll_back(self) -> None:
+        try:
+            if not self._connection.closed:
+                self._connection.execute("ROLLBACK")
+        except psycopg.Error:
+            self._connection.close()
+
+    def close(self) -> None:
+        self._connection.close()

@@ -1,0 +1,240 @@
+"""The ledger port over any SQL session: which statements make a transition, and in which order they lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from datetime import timedelta
+
+from dpone_contract.chunk_plan import RunKey
+from dpone_contract.errors import ChunkBusyError, MappingCampaignBusyError
+from dpone_runtime.adapters.sql.queries import Queries, Statement
+from dpone_runtime.adapters.sql.rows import (
+    Row,
+    campaign_from_row,
+    record_from_row,
+    values_of_campaign,
+    values_of_record,
+)
+from dpone_runtime.adapters.sql.session import LockTimeoutError, SqlSession
+from dpone_runtime.domain.campaign import Campaign, TableIdentity
+from dpone_runtime.domain.capabilities import StateCapabilities
+from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
+from dpone_runtime.domain.claim import LedgerView
+from dpone_runtime.domain.lease import LEASE_TTL
+from dpone_runtime.ports.ledger import (
+    Change,
+    Decision,
+    Fence,
+    OpeningDecision,
+    OpeningView,
+    OtherCampaign,
+    StaleRevisionError,
+)
+
+OPENING_WAIT = timedelta(seconds=30)
+TRANSITION_WAIT = timedelta(seconds=15)
+
+
+class SqlLedger:
+    """`CampaignLedger` over a `SqlSession`. `lease_ttl` is an argument for tests; runs use the default."""
+
+    def __init__(self, session: SqlSession, schema: str, lease_ttl: timedelta = LEASE_TTL) -> None:
+        self._session = session
+        self._schema = schema
+        self._lease_ttl = lease_ttl
+
+    @property
+    def _queries(self) -> Queries:
+        return self._session.queries
+
+    def capabilities(self) -> StateCapabilities:
+        return self._session.capabilities()
+
+    def authority(self) -> dict[str, str]:
+        return {
+            "dialect": self.capabilities().dialect,
+            "schema": self._schema,
+            "campaigns": "__dpone__backfill_campaigns",
+            "chunks": "__dpone__backfill_chunks",
+            "events": "__dpone__backfill_events",
+        }
+
+    def ensure_schema(self) -> None:
+        if not self._session.ledger_exists():
+            self._session.create_ledger()
+
+    def exists(self) -> bool:
+        return self._session.ledger_exists()
+
+    def transition(self, run_key: RunKey, chunk_index: int | None, decide: Decision) -> Change | None:
+        return self._transition(run_key, chunk_index, decide, ())
+
+    def _transition(
+        self, run_key: RunKey, chunk_index: int | None, decide: Decision, further_locks: tuple[Statement, ...]
+    ) -> Change | None:
+        query = self._queries.statement
+        opening = (
+            *self._session.begin_statements(TRANSITION_WAIT),
+            query("lock", lock=self._lock("transition", run_key)),
+            *further_locks,
+        )
+        reading = (
+            query("read_campaign", run_key=run_key),
+            query("read_chunk", run_key=run_key, chunk_index=chunk_index or 0),
+            query("count_live", run_key=run_key),
+            query("clock"),
+        )
+        try:
+            rows = self._session.batch((*opening, *reading))[len(opening) :]
+        except LockTimeoutError as error:
+            raise ChunkBusyError(
+                f"the ledger of campaign {run_key} was locked for {TRANSITION_WAIT.seconds} s",
+                next_step="look for a long transaction in the ledger's schema",
+            ) from error
+        view = LedgerView(
+            campaign=campaign_from_row(rows[0][0]) if rows[0] else None,
+            chunk=record_from_row(rows[1][0]) if rows[1] else None,
+            live_leases=rows[2][0][0],
+            now=rows[3][0][0],
+        )
+        change = self._decided(lambda: decide(view))
+        return self._finish(change, had_chunk=view.chunk is not None, had_campaign=view.campaign is not None)
+
+    def _decided(self, decide: Callable[[], Change | None]) -> Change | None:
+        """Take a decision; a refusal undoes the transaction that it was taken in."""
+        try:
+            return decide()
+        except BaseException:
+            self._session.batch((self._queries.statement("rollback"),))
+            raise
+
+    def open_campaign(self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision) -> Change | None:
+        query = self._queries.statement
+        opening = (
+            *self._session.begin_statements(OPENING_WAIT),
+            # The target's lock alone is not keyed with the ledger's schema: two ledgers may share a target.
+            query("lock", lock=self._session.lock_value("target", target.relation)),
+            query("lock", lock=self._lock("transition", run_key)),
+        )
+        try:
+            rows = self._session.batch(
+                (*opening, query("read_campaign", run_key=run_key), query("find_ledgers"))
+            )[len(opening) :]
+        except LockTimeoutError as error:
+            raise MappingCampaignBusyError(
+                f"campaign {run_key} could not be opened: its locks were held for {OPENING_WAIT.seconds} s",
+                next_step="run it again; if it repeats, look for a long transaction on the target",
+                run_key=run_key,
+            ) from error
+        campaign = campaign_from_row(rows[0][0]) if rows[0] else None
+        others = self._others(run_key, target, tuple(row[0] for row in rows[1]))
+        change = self._decided(lambda: decide(OpeningView(campaign, others)))
+        begins_round = change is not None and campaign is not None and change.event.round != campaign.round
+        locks = (query("lock", lock=self._lock("close", run_key)),) if begins_round else ()
+        return self._finish(change, had_chunk=False, had_campaign=campaign is not None, locks=locks)
+
+    def _others(
+        self, run_key: RunKey, target: TableIdentity, schemas: tuple[str, ...]
+    ) -> tuple[OtherCampaign, ...]:
+        statements = [
+            self._session.queries_for_schema(schema).statement(
+                "campaigns_on_target",
+                server=target.server,
+                database=target.database,
+                relation=target.relation,
+            )
+            for schema in schemas
+        ]
+        found = self._session.batch(statements) if statements else []
+        return tuple(
+            OtherCampaign(campaign_from_row(row), row[27], schema)
+            for schema, rows in zip(schemas, found, strict=True)
+            for row in rows
+            if (schema, row[0]) != (self._schema, run_key)
+        )
+
+    def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
+        self._end_all_holders(run_key)
+        close_lock = self._queries.statement("lock", lock=self._lock("close", run_key))
+        change = self._transition(run_key, None, decide, (close_lock,))
+        self._end_all_holders(run_key)
+        return change
+
+    def _end_all_holders(self, run_key: RunKey) -> None:
+        for (index,) in self._read("claimed_chunks", run_key=run_key):
+            self.end_holders(run_key, index)
+
+    def _finish(
+        self,
+        change: Change | None,
+        *,
+        had_chunk: bool,
+        had_campaign: bool,
+        locks: tuple[Statement, ...] = (),
+    ) -> Change | None:
+        query = self._queries.statement
+        if change is None:
+            self._session.batch((query("rollback"),))
+            return None
+        writes: list[Statement] = []
+        if change.campaign is not None:
+            name = "update_campaign" if had_campaign else "insert_campaign"
+            writes.append(query(name, **values_of_campaign(change.campaign, change.event)))
+        if change.chunk is not None:
+            values = values_of_record(change.chunk, change.event)
+            name = "end_chunk"
+            if change.chunk.status is ChunkStatus.RUNNING:
+                name = "claim_chunk" if had_chunk else "insert_chunk"
+                values["lease_ttl"] = self._lease_ttl
+            writes.append(query(name, **values))
+        rows = self._session.batch((*locks, *writes, query("commit")))[len(locks) : -1]
+        if not all(rows):
+            raise StaleRevisionError
+        return change
+
+    def read_campaign(self, run_key: RunKey) -> Campaign | None:
+        rows = self._read("read_campaign", run_key=run_key)
+        return campaign_from_row(rows[0]) if rows else None
+
+    def read_chunk(self, run_key: RunKey, chunk_index: int) -> ChunkRecord | None:
+        rows = self._read("read_chunk", run_key=run_key, chunk_index=chunk_index)
+        return record_from_row(rows[0]) if rows else None
+
+    def committed(self, run_key: RunKey, round_number: int, first: int, last: int) -> frozenset[int]:
+        rows = self._read("committed_chunks", run_key=run_key, round=round_number, first=first, last=last)
+        return frozenset(row[0] for row in rows)
+
+    def chunk_statuses(self, run_key: RunKey) -> Mapping[int, ChunkStatus]:
+        return {row[0]: ChunkStatus(row[1]) for row in self._read("list_statuses", run_key=run_key)}
+
+    def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
+        return tuple(record_from_row(row) for row in self._read("list_failures", run_key=run_key, count=limit))
+
+    def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
+        rows = self._read("count_statuses", run_key=run_key, round=round_number)
+        return {ChunkStatus(row[0]): row[1] for row in rows}
+
+    def renew(self, record: ChunkRecord) -> bool:
+        return bool(
+            self._read(
+                "renew_chunk",
+                run_key=record.run_key,
+                chunk_index=record.chunk_index,
+                revision=record.revision,
+                owner=record.owner,
+                lease_ttl=self._lease_ttl,
+            )
+        )
+
+    def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
+        return len(self._read("chunk_lock_holders", lock=self._lock("chunk", run_key, chunk_index)))
+
+    def fence(self, run_key: RunKey) -> AbstractContextManager[Fence]:
+        return self._session.fence(self._lock("fence", run_key), run_key)
+
+    def _lock(self, purpose: str, *scope: object) -> object:
+        return self._session.lock_value(purpose, self._schema, *scope)
+
+    def _read(self, name: str, **values: object) -> list[Row]:
+        return self._session.batch((self._queries.statement(name, **values),))[0]

@@ -1,0 +1,271 @@
+"""Where adapters are named: a process and its connections become a ledger, a wanted campaign and lanes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dpone_contract.chunk_spec import NullPolicy
+from dpone_contract.errors import InternalError, NullsFoundError, TableMissingError
+from dpone_contract.frozen import FrozenModel
+from dpone_contract.manifest import DatabaseType, Manifest, TableName
+from dpone_contract.process import CampaignPlan, Process
+from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
+from dpone_runtime.adapters.postgres.catalog import (
+    PgTable,
+    create_target,
+    create_target_statements,
+    find_table,
+    has_leading_index,
+    matched_columns,
+    require_table,
+    require_target_kind,
+)
+from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
+from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
+from dpone_runtime.adapters.postgres.predicate import require_chunk_column
+from dpone_runtime.adapters.postgres.session import PostgresSession
+from dpone_runtime.adapters.postgres.sink import PostgresSink
+from dpone_runtime.adapters.postgres.source import PostgresSource
+from dpone_runtime.adapters.sql.ledger import SqlLedger
+from dpone_runtime.connections import ResolvedConnection, resolve_connection
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
+from dpone_runtime.ports.connectors import Column, Sink, Source
+from dpone_runtime.ports.lanes import LanePool
+from dpone_runtime.ports.ledger import CampaignLedger
+
+LANE_OPENER = "dpone_runtime.bootstrap:open_lane"
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Both ends of a process, resolved and not opened yet."""
+
+    source: ResolvedConnection
+    sink: ResolvedConnection
+
+
+class LaneEnd(FrozenModel):
+    """One end of a lane: references and names, no credential."""
+
+    connection: str
+    type: DatabaseType
+    table: TableName
+    column_name: str
+    column_type: str
+
+    @property
+    def column(self) -> Column:
+        """The chunk column."""
+        return Column(self.column_name, self.column_type, nullable=True, builtin=True)
+
+
+class LaneBootstrap(FrozenModel):
+    """All that a lane is told when it opens: plain data, so that it can cross to another process."""
+
+    source: LaneEnd
+    sink: LaneEnd
+    columns: tuple[str, ...]
+    timezone: str
+    ledger_schema: str
+    strict: bool
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run whose tables were looked at: the ledger, the campaign it wants, and what its lanes are told."""
+
+    ledger: CampaignLedger
+    wanted: Campaign
+    lane_bootstrap: LaneBootstrap
+
+    def lanes(self, opener: str = LANE_OPENER, silence: timedelta = SILENCE) -> LanePool:
+        """Give a pool of lanes; none is started yet."""
+        return ProcessLanePool(opener, self.lane_bootstrap.to_document(), silence)
+
+
+def resolve_connections(manifest: Manifest, environ: Mapping[str, str]) -> Connections:
+    """Resolve both connections of a process before either is opened.
+
+    Errors: ConnectionMissingError, ConnectionInvalidError.
+    """
+    source, sink = manifest.source, manifest.sink
+    return Connections(
+        resolve_connection(source.connection, source.type, environ),
+        resolve_connection(sink.connection, sink.type, environ),
+    )
+
+
+def open_ledger(manifest: Manifest, connections: Connections) -> CampaignLedger:
+    """Open the ledger beside the target; nothing is created."""
+    schema = manifest.backfill.state.schema_
+    return SqlLedger(PostgresSession(connections.sink, schema), schema)
+
+
+def prepare_run(process: Process, planned: CampaignPlan, connections: Connections) -> PreparedRun:
+    """Look at both tables, create a missing target and ledger, and describe the campaign that this run wants.
+
+    Errors: TableMissingError, TableUnsuitableError, ColumnsDifferError, NullsFoundError, LedgerMissingError,
+    ConnectionFailedError; nothing was moved then.
+    """
+    manifest, backfill = process.manifest, process.manifest.backfill
+    if backfill.chunk is None:
+        raise InternalError("a run was prepared without chunks")
+    with connect(connections.source, "prepare") as source_session:
+        source = require_table(source_session, manifest.source.table, "source")
+        column = require_chunk_column(
+            source.shape.column(backfill.chunk.column), str(manifest.source.table), backfill.chunk.column
+        )
+        target = _target(connections.sink, manifest, source)
+        into = require_chunk_column(target.shape.column(column.name), str(manifest.sink.table), column.name)
+        columns = matched_columns(source.shape, target.shape)
+        ledger = open_ledger(manifest, connections)
+        ledger.ensure_schema()
+        if ledger.read_campaign(planned.plan.run_key) is None and backfill.chunk.nulls is NullPolicy.FAIL:
+            _require_no_nulls(source_session, manifest.source.table, column)
+    wanted = _wanted(manifest, planned, source.shape.identity, target.shape.identity)
+    return PreparedRun(ledger, wanted, _lane_bootstrap(process, columns, column, into))
+
+
+def inspect_ends(process: Process, connections: Connections) -> tuple[str, ...]:
+    """Look at both ends without changing anything; give lines for `plan --connect`.
+
+    Errors: as `prepare_run`.
+    """
+    manifest, chunk = process.manifest, process.manifest.backfill.chunk
+    lines = []
+    with connect(connections.source, "plan") as source, connect(connections.sink, "plan") as sink:
+        described = require_table(source, manifest.source.table, "source")
+        name = chunk.column if chunk else ""
+        require_chunk_column(described.shape.column(name), str(manifest.source.table), name)
+        target = find_table(sink, manifest.sink.table)
+        lines.append(f"connections {connections.source.name} and {connections.sink.name} answer")
+        for side, session, table in (("source", source, described), ("target", sink, target)):
+            if table is not None and not has_leading_index(session, table, name):
+                lines.append(f"warning: no index of {side} {table.shape.identity.name} begins with {name}: "
+                             "every chunk reads the whole table")
+        if target is None:
+            key = manifest.sink.strategy.unique_key or ()
+            lines.append("the target does not exist; a run would execute:")
+            lines.extend(create_target_statements(described.shape, manifest.sink.table, key))
+        else:
+            require_target_kind(target)
+            matched_columns(described.shape, target.shape)
+    return tuple(lines)
+
+
+def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable) -> PgTable:
+    table = manifest.sink.table
+    with connect(connection, "prepare") as session:
+        found = find_table(session, table)
+        if found is None:
+            if manifest.sink.create_target == "never":
+                raise TableMissingError(
+                    f"target table {table} does not exist, and create_target is never",
+                    where="sink.table",
+                    next_step="create it, or remove create_target",
+                )
+            key = manifest.sink.strategy.unique_key or ()
+            found = create_target(session, table, create_target_statements(source.shape, table, key))
+    require_target_kind(found)
+    return found
+
+
+def _require_no_nulls(session: PgConnection, table: TableName, column: Column) -> None:
+    if not column.nullable:
+        return
+    text = f"SELECT EXISTS (SELECT FROM {quoted_table(table)} WHERE {quoted(column.name)} IS NULL)"
+    with translated(f"looking for NULL in {table}"):
+        found = session.execute(text.encode()).fetchone()
+    if found is not None and found[0]:
+        raise NullsFoundError(
+            f"source {table} has rows whose {column.name} is NULL: no chunk would load them",
+            where="sink.strategy.backfill.chunk.nulls",
+            next_step="mend the rows, or set nulls: ignore to leave them behind knowingly",
+        )
+
+
+def _wanted(
+    manifest: Manifest, planned: CampaignPlan, source: TableIdentity, target: TableIdentity
+) -> Campaign:
+    plan = planned.plan
+    window = Window(plan.spec.column, plan.spec.kind.value, plan.lower, plan.upper)
+    return Campaign(
+        run_key=plan.run_key,
+        status=CampaignStatus.OPEN,
+        revision=1,
+        round=1,
+        plan_hash=planned.plan_hash,
+        config_hash=planned.config_hash,
+        chunks_total=plan.chunks_total,
+        dataset=manifest.dataset,
+        inner_mode=manifest.backfill.inner_mode.value,
+        templated=planned.templated,
+        window=window,
+        source=source,
+        target=target,
+    )
+
+
+def _lane_bootstrap(
+    process: Process, columns: tuple[str, ...], column: Column, into: Column
+) -> LaneBootstrap:
+    manifest = process.manifest
+    chunk = manifest.backfill.chunk
+    source, sink = manifest.source, manifest.sink
+    return LaneBootstrap(
+        source=LaneEnd(
+            connection=source.connection,
+            type=source.type,
+            table=source.table,
+            column_name=column.name,
+            column_type=column.type,
+        ),
+        sink=LaneEnd(
+            connection=sink.connection,
+            type=sink.type,
+            table=sink.table,
+            column_name=into.name,
+            column_type=into.type,
+        ),
+        columns=columns,
+        timezone=chunk.timezone if chunk else "UTC",
+        ledger_schema=manifest.backfill.state.schema_,
+        strict=manifest.backfill.verify == "strict",
+    )
+
+
+def open_lane(bootstrap: dict[str, object]) -> tuple[Source, Sink]:
+    """Open a lane's own source and sink, in the lane's process; connections are resolved there.
+
+    Errors: ConnectionMissingError, ConnectionFailedError.
+    """
+    told = LaneBootstrap.model_validate_json(json.dumps(bootstrap))
+    source = PostgresSource(
+        resolve_connection(told.source.connection, told.source.type, os.environ),
+        told.source.table,
+        told.columns,
+        told.source.column,
+        told.timezone,
+    )
+    return source, open_sink(told)
+
+
+def open_sink(told: LaneBootstrap, after: Callable[[str], None] = lambda step: None) -> PostgresSink:
+    """Open a lane's sink; `after` is told of each step that is done.
+
+    Errors: ConnectionMissingError, ConnectionFailedError.
+    """
+    return PostgresSink(
+        resolve_connection(told.sink.connection, told.sink.type, os.environ),
+        told.sink.table,
+        told.columns,
+        told.sink.column,
+        told.timezone,
+        told.ledger_schema,
+        strict=told.strict,
+        after=after,
+    )

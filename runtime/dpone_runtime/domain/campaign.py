@@ -1,0 +1,144 @@
+"""A campaign's row: metadata only, whatever the number of its chunks; what may become of it; whom it must not meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from dpone_contract.chunk_plan import RunKey
+from dpone_contract.errors import CampaignDriftError, CampaignStoppedError
+
+
+class CampaignStatus(StrEnum):
+    """States of a campaign."""
+
+    OPEN = "open"
+    CANCEL_REQUESTED = "cancel_requested"
+    HALTED = "halted"
+    CLOSED = "closed"
+    COMPLETE = "complete"
+    PUBLISHED = "published"
+
+
+@dataclass(frozen=True)
+class TableIdentity:
+    """Which table, beyond its name: server, database and object id, all as text."""
+
+    server: str
+    database: str
+    relation: str
+    name: str
+
+    def same_object(self, other: TableIdentity) -> bool:
+        """Whether both are one table, whatever it is called now."""
+        return (self.server, self.database, self.relation) == (other.server, other.database, other.relation)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which slice of a target a campaign writes: `[lower, upper)` of a column, or everything.
+
+    Bounds of one kind compare as text.
+    """
+
+    column: str
+    kind: str
+    lower: str
+    upper: str
+    everything: bool = False
+
+    def overlaps(self, other: Window) -> bool:
+        """Whether both may write one row; windows over different columns or kinds may always."""
+        if self.everything or other.everything:
+            return True
+        if (self.column, self.kind) != (other.column, other.kind):
+            return True
+        return self.lower < other.upper and other.lower < self.upper
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """The current row of one campaign."""
+
+    run_key: RunKey
+    status: CampaignStatus
+    revision: int
+    round: int
+    plan_hash: str
+    config_hash: str
+    chunks_total: int
+    dataset: str
+    inner_mode: str
+    templated: bool
+    window: Window
+    source: TableIdentity
+    target: TableIdentity
+    reason: str | None = None
+    requested_by: str | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether every chunk of the current round is committed and recorded as such."""
+        return self.status in (CampaignStatus.COMPLETE, CampaignStatus.PUBLISHED)
+
+    @property
+    def over(self) -> bool:
+        """Whether it can no longer write to its target as it stands."""
+        return self.finished or self.status is CampaignStatus.CLOSED
+
+
+def moved(campaign: Campaign, status: CampaignStatus, *, reason: str | None = None, by: str | None = None) -> Campaign:
+    """Give the campaign's next revision in another state."""
+    return replace(campaign, status=status, revision=campaign.revision + 1, reason=reason, requested_by=by)
+
+
+def new_round(campaign: Campaign, *, reason: str | None = None) -> Campaign:
+    """Give the campaign opened for its next round: every chunk is pending again."""
+    return replace(moved(campaign, CampaignStatus.OPEN, reason=reason), round=campaign.round + 1)
+
+
+def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
+    """Require that a stored campaign is the one that this run plans.
+
+    Errors: CampaignDriftError naming what moved and the way out.
+    """
+    out = "restore it, or begin a new campaign under another backfill_id"
+    moves = {
+        "plan": (found.plan_hash, wanted.plan_hash),
+        "configuration": (found.config_hash, wanted.config_hash),
+        "number of chunks": (str(found.chunks_total), str(wanted.chunks_total)),
+    }
+    for what, (stored, planned) in moves.items():
+        if stored != planned:
+            raise CampaignDriftError(
+                f"the {what} of campaign {found.run_key} has changed since it began",
+                next_step=out,
+                run_key=found.run_key,
+                stored=stored,
+                planned=planned,
+            )
+    for side, stored_table, table in (("source", found.source, wanted.source), ("target", found.target, wanted.target)):
+        if not stored_table.same_object(table):
+            raise CampaignDriftError(
+                f"the {side} table {table.name} is not the one that campaign {found.run_key} began with "
+                "(it was recreated, or the connection leads elsewhere)",
+                next_step=out,
+                run_key=found.run_key,
+            )
+
+
+def require_open(campaign: Campaign) -> None:
+    """Require that chunks may begin.
+
+    Errors: CampaignStoppedError for a cancelled, halted or closed campaign.
+    """
+    if campaign.status in (CampaignStatus.CANCEL_REQUESTED, CampaignStatus.HALTED, CampaignStatus.CLOSED):
+        why = f" ({campaign.reason})" if campaign.reason else ""
+        raise CampaignStoppedError(
+            f"campaign {campaign.run_key} is {campaign.status.value}{why}: no chunk begins",
+            next_step="if it may go on: dpone backfill resume MANIFEST --reason ...",
+            run_key=campaign.run_key,
+        )

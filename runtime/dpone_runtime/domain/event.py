@@ -1,0 +1,38 @@
+"""Events: the append-only history that every transition writes in its own transaction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dpone_contract.chunk_plan import RunKey
+
+
+class EventKind(StrEnum):
+    """What happened."""
+
+    OPENED = "opened"
+    RESUMED = "resumed"
+    ROUND_BEGUN = "round_begun"
+    CANCEL_REQUESTED = "cancel_requested"
+    HALTED = "halted"
+    CLOSED = "closed"
+    COMPLETED = "completed"
+    CLAIMED = "claimed"
+    RELEASED = "released"
+    FAILED = "failed"
+    COMMITTED = "committed"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of history; `chunk_index` is None for the campaign's own."""
+
+    run_key: RunKey
+    kind: EventKind
+    round: int
+    revision: int
+    chunk_index: int | None = None
+    attempt: int | None = None
+    owner: str | None = None
+    detail: str | None = None

@@ -1,0 +1,131 @@
+"""From a process and its context to an outcome: plan, verify, connect, run; the shared way of every verb that loads."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dpone_contract.errors import DponeError, PlanMovedError
+from dpone_contract.manifest import RetryPolicy
+from dpone_contract.mapping_item import require_item_of_plan
+from dpone_contract.outcome import RunOutcome
+from dpone_contract.process import CampaignPlan, Process, plan_campaign
+from dpone_runtime.bootstrap import LANE_OPENER, PreparedRun, prepare_run, resolve_connections
+from dpone_runtime.domain.capabilities import require_mapped_execution
+from dpone_runtime.interruption import Interruption
+from dpone_runtime.plan_view import plan_line
+from dpone_runtime.progress import Progress
+from dpone_runtime.result import error_of, passed_or_failed, summary
+from dpone_runtime.run_context import RunContext, require_process_of_context
+from dpone_runtime.services.open_campaign import OpenedCampaign, Opening
+from dpone_runtime.services.run_campaign import RunTools, Selection, run_campaign
+
+_OPENINGS = {
+    Opening.CREATED: "campaign opened",
+    Opening.FOUND: "campaign found open; what is committed is skipped",
+    Opening.RESUMED: "campaign resumed",
+    Opening.NEW_ROUND: "the window is run again: round {round} replaces its slice",
+    Opening.COMPLETE: "every chunk is committed already; there is nothing to do",
+}
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """How a run is asked for. `lane_opener` is named by tests that stop lanes on the way."""
+
+    quiet: bool = False
+    plan_hash: str | None = None
+    policy: RetryPolicy | None = None
+    reason: str | None = None
+    lane_opener: str = LANE_OPENER
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What came of a run: its outcome, the error that stands for a failed one, and a summary for people."""
+
+    outcome: RunOutcome
+    error: DponeError | None
+    summary: str
+
+
+def plan_and_verify(process: Process, context: RunContext, plan_hash: str | None = None) -> CampaignPlan:
+    """Plan a process and hold the plan against what the run was told; opens nothing.
+
+    Errors: PlanInvalidError, PlanMovedError, RunContextInvalidError, MappingItemInvalidError,
+    MappingPlanMismatchError.
+    Source: the mapping design, runtime input and plan verification.
+    """
+    require_process_of_context(process, context)
+    planned = plan_campaign(process, context.interval)
+    if plan_hash is not None and plan_hash != planned.plan_hash:
+        raise PlanMovedError(
+            f"the plan is {planned.plan_hash}, not the one that was reviewed",
+            next_step="review `dpone backfill plan` again and pass its hash",
+        )
+    if context.item is not None:
+        require_item_of_plan(context.item, planned.mapping_plan(process.mapping))
+    return planned
+
+
+def execute(
+    process: Process, context: RunContext, environ: Mapping[str, str], order: RunOrder, interruption: Interruption
+) -> Executed:
+    """Run a process, or the item that the context names.
+
+    Errors: whatever refuses or ends the run before its coordinator came to an end.
+    """
+    planned = plan_and_verify(process, context, order.plan_hash)
+    progress = Progress(planned.plan, elapsed, quiet=order.quiet, terminal=sys.stderr.isatty())
+    progress.say(plan_line(process, planned, context.item))
+    prepared = prepare_run(process, planned, resolve_connections(process.manifest, environ))
+    capabilities = prepared.ledger.capabilities()
+    if context.item is not None:
+        require_mapped_execution(capabilities)
+    tools = _tools(prepared, progress, order, interruption)
+    selection = _selection(process, planned, context, order)
+    try:
+        with interruption.cooperative():
+            run = run_campaign(tools, planned.plan, prepared.wanted, selection)
+    finally:
+        progress.finish()
+    outcome = passed_or_failed(process, planned, context, run, capabilities, prepared.ledger.authority())
+    return Executed(outcome, error_of(run), summary(planned, run))
+
+
+def elapsed() -> timedelta:
+    """Give this process's monotonic clock."""
+    return timedelta(seconds=time.monotonic())
+
+
+def _tools(
+    prepared: PreparedRun, progress: Progress, order: RunOrder, interruption: Interruption
+) -> RunTools:
+    def opened(found: OpenedCampaign) -> None:
+        progress.say(_OPENINGS[found.how].format(round=found.campaign.round))
+
+    return RunTools(
+        ledger=prepared.ledger,
+        lanes=lambda: prepared.lanes(order.lane_opener),
+        observer=progress,
+        clock=elapsed,
+        stop_requested=interruption.requested,
+        opened=opened,
+    )
+
+
+def _selection(process: Process, planned: CampaignPlan, context: RunContext, order: RunOrder) -> Selection:
+    item, backfill = context.item, process.manifest.backfill
+    return Selection(
+        first=item.first_chunk_index if item else 1,
+        last=item.last_chunk_index if item else planned.plan.chunks_total,
+        mapped=item is not None,
+        max_active=process.mapping.limits.max_active if item else None,
+        lane_count=1 if item else backfill.parallel_workers,
+        policy=order.policy or backfill.retry_policy,
+        dag_run_id=context.attempt.dag_run_id,
+        reason=order.reason,
+    )

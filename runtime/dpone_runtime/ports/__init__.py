@@ -1,0 +1,1 @@
+"""What services need from outside, as protocols with few methods; adapters implement them."""

@@ -1,0 +1,97 @@
+"""Source and sink: where rows come from, where they go, and the one request that joins them for a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from dpone_contract.chunk_plan import Chunk, RunKey
+from dpone_runtime.domain.campaign import TableIdentity
+from dpone_runtime.domain.lease import OwnerToken
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as its database describes it; `type` is the full type name with its modifiers."""
+
+    name: str
+    type: str
+    nullable: bool
+    builtin: bool
+    generated: bool = False
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """A table's identity and columns in order."""
+
+    identity: TableIdentity
+    columns: tuple[Column, ...]
+
+    def column(self, name: str) -> Column | None:
+        """Give a column by its exact name."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+@dataclass(frozen=True)
+class LoadRequest:
+    """One attempt of one chunk: what the commit must prove is still its own."""
+
+    run_key: RunKey
+    chunk: Chunk
+    round: int
+    attempt: int
+    revision: int
+    owner: OwnerToken
+
+
+@dataclass(frozen=True)
+class LoadReceipt:
+    """The value of a committed chunk row: rows by both servers' own answers, bytes moved."""
+
+    rows_extracted: int
+    rows_loaded: int
+    bytes_moved: int
+
+
+class RowStream(Protocol):
+    """One chunk's rows in the wire format of the copy, from one snapshot."""
+
+    def blocks(self) -> Iterator[bytes]:
+        """Give the rows in blocks; waits for the source without holding the interpreter."""
+
+    @property
+    def rows(self) -> int:
+        """The source's own count, once the last block was taken."""
+
+
+class Source(Protocol):
+    """A lane's reading side."""
+
+    def read(self, chunk: Chunk) -> AbstractContextManager[RowStream]:
+        """Begin reading a chunk; returns when the first block, or the end, has arrived."""
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class Sink(Protocol):
+    """A lane's writing side."""
+
+    def load(self, request: LoadRequest, stream: RowStream, progress: Callable[[int], None]) -> LoadReceipt:
+        """Replace the chunk's slice by the stream and complete the chunk, in one transaction.
+
+        `progress` is told the bytes of each block.
+
+        Errors: ChunkLeaseLostError (nothing was changed), ChunkBusyError (another data transaction holds the
+        chunk), CommitUnknownError (the answer to COMMIT was lost), ChunkFailedError and its kin (rolled back).
+        """
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class CommitUnknownError(Exception):
+    """The answer to COMMIT did not arrive: only the chunk's row can say whether it happened."""

@@ -1,0 +1,118 @@
+"""The ledger: what decides. Every change is one short transition under a lock, a compare-and-set and an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from dpone_contract.chunk_plan import RunKey
+from dpone_runtime.domain.campaign import Campaign, TableIdentity
+from dpone_runtime.domain.capabilities import StateCapabilities
+from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
+from dpone_runtime.domain.claim import LedgerView
+from dpone_runtime.domain.event import Event
+from dpone_runtime.domain.lease import OwnerToken
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a decision writes: a campaign's or a chunk's next revision, and the event that tells of it."""
+
+    event: Event
+    campaign: Campaign | None = None
+    chunk: ChunkRecord | None = None
+
+
+@dataclass(frozen=True)
+class OtherCampaign:
+    """Another campaign on the same target; `live_leases` counts its chunks at work, `ledger` names its audit schema."""
+
+    campaign: Campaign
+    live_leases: int
+    ledger: str
+
+
+@dataclass(frozen=True)
+class OpeningView:
+    """What an opening sees under the target lock."""
+
+    campaign: Campaign | None
+    others: tuple[OtherCampaign, ...]
+
+
+Decision = Callable[[LedgerView], Change | None]
+OpeningDecision = Callable[[OpeningView], Change | None]
+
+
+class Fence(Protocol):
+    """The session lock of an internal run."""
+
+    def held(self) -> bool:
+        """Whether the very session that took the lock still holds it."""
+
+
+class CampaignLedger(Protocol):
+    """The port. All times are the ledger's own clock.
+
+    Errors of every method: DatabaseFailedError, ConnectionFailedError. A transition whose revision has moved raises
+    StaleRevisionError and has written nothing.
+    """
+
+    def capabilities(self) -> StateCapabilities:
+        """Say what this ledger can promise."""
+
+    def authority(self) -> dict[str, str]:
+        """Name, without a credential, where the truth is kept."""
+
+    def ensure_schema(self) -> None:
+        """Create schema and tables where they are missing; LedgerMissingError where that is not allowed."""
+
+    def exists(self) -> bool:
+        """Whether the ledger's tables are there."""
+
+    def transition(self, run_key: RunKey, chunk_index: int | None, decide: Decision) -> Change | None:
+        """Under the transition lock: read one view, decide, write the change with its event, or nothing."""
+
+    def open_campaign(self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision) -> Change | None:
+        """Under the target lock and the transition lock: read, decide, write. MappingCampaignBusyError after 30 s."""
+
+    def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
+        """Like `transition`, under the exclusive close lock too; ends the holders of all its chunk locks around it."""
+
+    def read_campaign(self, run_key: RunKey) -> Campaign | None:
+        """Read a campaign's current row."""
+
+    def read_chunk(self, run_key: RunKey, chunk_index: int) -> ChunkRecord | None:
+        """Read a chunk's current row, None if it was never claimed."""
+
+    def committed(self, run_key: RunKey, round_number: int, first: int, last: int) -> frozenset[int]:
+        """Give the indexes in `first..last` that are committed in a round."""
+
+    def chunk_statuses(self, run_key: RunKey) -> Mapping[int, ChunkStatus]:
+        """Give the shown status of every chunk that has a row; of an earlier round's commits: pending."""
+
+    def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
+        """Give the first failed chunks of a campaign by index."""
+
+    def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
+        """Count the chunks of a round that have a row, by shown status."""
+
+    def renew(self, record: ChunkRecord) -> bool:
+        """Move a live lease's expiry; False where it is lapsed or no longer this owner's at this revision."""
+
+    def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
+        """End every dpone session that holds a chunk's lock; give how many there were."""
+
+    def fence(self, run_key: RunKey) -> AbstractContextManager[Fence]:
+        """Hold a campaign's session lock; CampaignBusyError when another session has it."""
+
+
+class StaleRevisionError(Exception):
+    """A row's revision moved between reading and writing: the race is lost, nothing was written."""
+
+
+def owned_by(record: ChunkRecord | None, owner: OwnerToken | None) -> bool:
+    """Whether a row is there and still that owner's."""
+    return record is not None and owner is not None and record.owner == owner

@@ -1,0 +1,191 @@
+"""Opening a campaign: create it, find it as it was left, begin a new round, or find nothing to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from dpone_contract.errors import CampaignStoppedError, OverlapError
+from dpone_runtime.domain.campaign import (
+    Campaign,
+    CampaignStatus,
+    moved,
+    new_round,
+    require_open,
+    require_same_campaign,
+)
+from dpone_runtime.domain.claim import LedgerView
+from dpone_runtime.domain.event import Event, EventKind
+from dpone_runtime.ports.ledger import (
+    CampaignLedger,
+    Change,
+    OpeningView,
+    OtherCampaign,
+    StaleRevisionError,
+)
+
+_TRIES = 5
+
+
+class Opening(StrEnum):
+    """How a campaign came to be open, or that it has nothing to do."""
+
+    CREATED = "created"
+    FOUND = "found"
+    RESUMED = "resumed"
+    NEW_ROUND = "new_round"
+    COMPLETE = "complete"
+
+
+@dataclass(frozen=True)
+class OpenedCampaign:
+    """A campaign that chunks may be claimed in, unless `how` says that it is complete."""
+
+    campaign: Campaign
+    how: Opening
+
+
+def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | None = None) -> OpenedCampaign:
+    """Open the campaign that a run plans. `reason` lifts a cancellation or a halt.
+
+    A campaign that is open already is only compared, without a lock: items do not wait for one another. A complete
+    one begins a new round where its window is templated, else there is nothing to do.
+
+    Errors: CampaignDriftError, CampaignStoppedError, OverlapError, MappingCampaignBusyError.
+    Source: the design, ledger (campaigns, rounds).
+    """
+    found = ledger.read_campaign(wanted.run_key)
+    if found is not None:
+        require_same_campaign(found, wanted)
+        if found.status is CampaignStatus.OPEN:
+            return OpenedCampaign(found, Opening.FOUND)
+        if found.finished and not wanted.templated:
+            return OpenedCampaign(found, Opening.COMPLETE)
+        if reason is None:
+            require_open(found)
+    for _ in range(_TRIES):
+        _close_cancelled(ledger, wanted)
+        try:
+            return _open(ledger, wanted, reason)
+        except StaleRevisionError:
+            continue
+    raise CampaignStoppedError(
+        f"campaign {wanted.run_key} keeps changing while it is being opened", next_step="run it again"
+    )
+
+
+def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> OpenedCampaign:
+    how = Opening.FOUND
+    current: Campaign | None = None
+
+    def decide(view: OpeningView) -> Change | None:
+        nonlocal how, current
+        current = view.campaign
+        if current is not None:
+            require_same_campaign(current, wanted)
+            if current.status is CampaignStatus.OPEN:
+                return None
+            if current.finished and not wanted.templated:
+                how = Opening.COMPLETE
+                return None
+            if not current.finished and reason is None:
+                require_open(current)
+        _require_no_overlap(wanted, view.others)
+        if current is None:
+            how, current = Opening.CREATED, wanted
+            return _change(current, EventKind.OPENED, reason)
+        if current.finished:
+            how, current = Opening.NEW_ROUND, new_round(current, reason=reason)
+            return _change(current, EventKind.ROUND_BEGUN, reason)
+        how, current = Opening.RESUMED, moved(current, CampaignStatus.OPEN, reason=reason)
+        return _change(current, EventKind.RESUMED, reason)
+
+    ledger.open_campaign(wanted.run_key, wanted.target, decide)
+    if current is None:
+        raise StaleRevisionError
+    return OpenedCampaign(current, how)
+
+
+def _change(campaign: Campaign, kind: EventKind, detail: str | None) -> Change:
+    event = Event(campaign.run_key, kind, campaign.round, campaign.revision, detail=detail)
+    return Change(event=event, campaign=campaign)
+
+
+def _require_no_overlap(wanted: Campaign, others: tuple[OtherCampaign, ...]) -> None:
+    for other in others:
+        if other.campaign.over or not other.campaign.window.overlaps(wanted.window):
+            continue
+        window = other.campaign.window
+        shown = "everything" if window.everything else f"[{window.lower}, {window.upper}) of {window.column}"
+        raise OverlapError(
+            f"campaign {other.campaign.run_key} ({other.campaign.status.value}, {other.live_leases} chunks at work) "
+            f"covers {shown} of the same target {other.campaign.dataset}",
+            where=f"ledger {other.ledger}",
+            next_step="let it finish, or stop it with `dpone backfill cancel` and its manifest, then run this again",
+            run_key=other.campaign.run_key,
+        )
+
+
+def _close_cancelled(ledger: CampaignLedger, wanted: Campaign) -> None:
+    """Close overlapping cancelled campaigns of the same ledger that have no chunk at work any more."""
+    closable: list[Campaign] = []
+
+    def look(view: OpeningView) -> None:
+        closable.extend(
+            other.campaign
+            for other in view.others
+            if other.campaign.status is CampaignStatus.CANCEL_REQUESTED
+            and other.live_leases == 0
+            and other.ledger == ledger.authority().get("schema")
+            and other.campaign.window.overlaps(wanted.window)
+        )
+
+    ledger.open_campaign(wanted.run_key, wanted.target, look)
+    for campaign in closable:
+        close_cancelled(ledger, campaign, f"closed by the opening of {wanted.run_key}")
+
+
+def close_cancelled(ledger: CampaignLedger, campaign: Campaign, reason: str) -> None:
+    """Close a cancelled campaign that has no live lease, so that nothing of it can commit any more."""
+
+    def decide(view: LedgerView) -> Change | None:
+        current = view.campaign
+        if current is None or current.status is not CampaignStatus.CANCEL_REQUESTED or view.live_leases:
+            return None
+        return _change(moved(current, CampaignStatus.CLOSED, reason=reason), EventKind.CLOSED, reason)
+
+    ledger.close_campaign(campaign.run_key, decide)
+
+
+def complete_campaign(ledger: CampaignLedger, campaign: Campaign, committed_count: int) -> Campaign:
+    """Record that every chunk of a round is committed, where it is so; give the campaign as it now stands."""
+
+    def decide(view: LedgerView) -> Change | None:
+        current = view.campaign
+        if current is None or current.round != campaign.round or current.over:
+            return None
+        return _change(moved(current, CampaignStatus.COMPLETE), EventKind.COMPLETED, None)
+
+    if committed_count >= campaign.chunks_total:
+        ledger.transition(campaign.run_key, None, decide)
+    return ledger.read_campaign(campaign.run_key) or campaign
+
+
+def cancel_campaign(ledger: CampaignLedger, campaign: Campaign, *, reason: str, by: str | None) -> Campaign:
+    """Ask a campaign to begin no further chunk; chunks at work may finish.
+
+    Errors: CampaignStoppedError when it is complete or closed already.
+    """
+
+    def decide(view: LedgerView) -> Change | None:
+        current = view.campaign
+        if current is None or current.over:
+            state = current.status.value if current else "missing"
+            raise CampaignStoppedError(f"campaign {campaign.run_key} is {state}; there is nothing to cancel")
+        if current.status is CampaignStatus.CANCEL_REQUESTED:
+            return None
+        asked = moved(current, CampaignStatus.CANCEL_REQUESTED, reason=reason, by=by)
+        return _change(asked, EventKind.CANCEL_REQUESTED, reason)
+
+    ledger.transition(campaign.run_key, None, decide)
+    return ledger.read_campaign(campaign.run_key) or replace(campaign, status=CampaignStatus.CANCEL_REQUESTED)

@@ -1,0 +1,383 @@
+"""The coordinator: one thread that claims chunks, hands them to lanes, renews leases and judges how each chunk ended.
+
+A lane that is free takes the next chunk at once. A known failure blocks new claims; chunks at work finish. What a lane that is gone
+did is read from the chunk's row, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Protocol, assert_never
+
+from dpone_contract.chunk_plan import ChunkPlan
+from dpone_contract.errors import (
+    CampaignLeaseLostError,
+    ChunkBusyError,
+    ChunkLeaseLostError,
+    ExitCode,
+    InterruptedRunError,
+    LaneLostError,
+    error_class,
+)
+from dpone_runtime.domain.chunk_record import ChunkRecord
+from dpone_runtime.domain.claim import ClaimVerdict
+from dpone_runtime.domain.lease import BUSY_WAIT, RENEW_EVERY
+from dpone_runtime.ports.connectors import LoadRequest
+from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId, LanePool
+from dpone_runtime.ports.ledger import Fence
+from dpone_runtime.services.chunk_claims import ChunkClaims, RenewalVerdict
+
+TICK = timedelta(milliseconds=500)
+LOOK_AGAIN = timedelta(seconds=2)
+LANE_END_GRACE = timedelta(seconds=3)
+STOP_GRACE = timedelta(seconds=15)
+MAX_LANES_LOST = 3
+_HOLDER_LOOKS = 20
+
+
+class Clock(Protocol):
+    """Elapsed time of this process; never compared with the ledger's."""
+
+    def __call__(self) -> timedelta:
+        """Give the time since some fixed moment."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A chunk that did not commit, and why; `infrastructure` tells ownership and machinery from data."""
+
+    chunk_index: int
+    attempt: int
+    code: str
+    message: str
+    next_step: str | None
+    infrastructure: bool
+
+
+@dataclass
+class RunReport:
+    """Counters of one run. `left` counts selected chunks that were never begun."""
+
+    selected: int = 0
+    skipped: int = 0
+    committed: int = 0
+    left: int = 0
+    rows_extracted: int = 0
+    rows_loaded: int = 0
+    bytes_moved: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    stopped: bool = False
+    interrupted: bool = False
+    busy: tuple[int, ...] = ()
+
+
+class RunObserver(Protocol):
+    """Whom the coordinator tells what happens; progress and logs are theirs."""
+
+    def committed(self, record: ChunkRecord, rows: int, bytes_moved: int) -> None:
+        """A chunk's rows are in the target."""
+
+    def failed(self, failure: Failure) -> None:
+        """A chunk did not commit."""
+
+    def moved(self, bytes_moved: int) -> None:
+        """Bytes on their way to the target, not committed yet."""
+
+    def waiting(self, reason: str) -> None:
+        """Nothing can be done at this moment, and why."""
+
+    def tick(self, running: int, report: RunReport) -> None:
+        """Called at least twice a second."""
+
+
+@dataclass
+class _Active:
+    record: ChunkRecord
+    request: LoadRequest
+    renewed_at: timedelta
+
+
+class Coordinator:
+    """Runs the chunks of one selection over lanes.
+
+    `stop_requested` is asked on every turn; `fence` is None for mapped items.
+    """
+
+    def __init__(
+        self,
+        claims: ChunkClaims,
+        lanes: LanePool,
+        plan: ChunkPlan,
+        observer: RunObserver,
+        clock: Clock,
+        *,
+        lane_count: int,
+        stop_requested: Callable[[], bool],
+        fence: Fence | None,
+    ) -> None:
+        self._claims = claims
+        self._lanes = lanes
+        self._plan = plan
+        self._observer = observer
+        self._clock = clock
+        self._lane_count = lane_count
+        self._stop_requested = stop_requested
+        self._fence = fence
+        self._fence_checked_at = clock()
+        self._opening: set[LaneId] = set()
+        self._idle: deque[LaneId] = deque()
+        self._active: dict[LaneId, _Active] = {}
+        self._busy: deque[int] = deque()
+        self._look_at = timedelta()
+        self._busy_since: timedelta | None = None
+        self._lanes_lost = 0
+        self._blocked = False
+        self.report = RunReport()
+
+    def run(self, indexes: Iterator[int], selected: int, skipped: int) -> RunReport:
+        """Run chunks in order until all are done, one has failed, or the run is told to stop.
+
+        `indexes` gives the selected chunks that are not committed yet, `selected` counts all of the selection.
+
+        Errors: CampaignLeaseLostError, ChunkBusyError, LaneLostError when lanes cannot be opened; the lanes are ended
+        and unsent claims released before any of them leaves.
+        """
+        self.report.selected, self.report.skipped = selected, skipped
+        self._pending = iter(indexes)
+        self._next = next(self._pending, None)
+        try:
+            if self._next is not None:
+                for _ in range(self._lane_count):
+                    self._opening.add(self._lanes.start())
+            while self._work_left():
+                self._turn()
+        finally:
+            self._end_everything()
+        begun = skipped + self.report.committed + len(self.report.failures)
+        self.report.left = max(0, selected - begun)
+        return self.report
+
+    def _work_left(self) -> bool:
+        if self._active:
+            return True
+        return not self._blocked and (self._next is not None or bool(self._busy))
+
+    def _turn(self) -> None:
+        if self._stop_requested() and not self._blocked:
+            self.report.interrupted = self._blocked = True
+            self._stop_at = self._clock() + STOP_GRACE
+            if self._active:
+                self._observer.waiting(f"stopping: {len(self._active)} chunks may finish")
+        if self.report.interrupted and self._active and self._clock() >= self._stop_at:
+            self._interrupt_active()
+            return
+        self._renew_due()
+        self._dispatch()
+        if not self._work_left():
+            return
+        for event in self._lanes.poll(TICK):
+            self._handle(event)
+        self._observer.tick(len(self._active), self.report)
+
+    # Claiming and sending.
+
+    def _dispatch(self) -> None:
+        """Give idle lanes their next chunk. One known failure blocks all new claims."""
+        while self._idle and not self._blocked:
+            index = self._take_index()
+            if index is None:
+                return
+            claim = self._claims.claim(index)
+            match claim.verdict:
+                case ClaimVerdict.CLAIM:
+                    self._send(claim.record, claim.request)
+                case ClaimVerdict.COMMITTED:
+                    self.report.skipped += 1
+                case ClaimVerdict.BUSY | ClaimVerdict.NOT_NOW | ClaimVerdict.LAPSED:
+                    self._put_back(index, claim.verdict)
+                case ClaimVerdict.STOPPED:
+                    self.report.stopped = self._blocked = True
+                case _:
+                    assert_never(claim.verdict)
+
+    def _take_index(self) -> int | None:
+        if self._next is not None:
+            index, self._next = self._next, next(self._pending, None)
+            return index
+        if self._busy and self._clock() >= self._look_at:
+            if self._busy_since is not None and self._clock() - self._busy_since > BUSY_WAIT and not self._active:
+                self.report.busy = tuple(self._busy)
+                raise ChunkBusyError(
+                    f"{len(self._busy)} chunks are still held by other runs after {BUSY_WAIT.seconds} s, "
+                    f"the first is chunk {self._busy[0]}",
+                    next_step="see with `dpone backfill status MANIFEST` who is at work, then run this again",
+                    chunk_index=self._busy[0],
+                )
+            return self._busy.popleft()
+        return None
+
+    def _put_back(self, index: int, verdict: ClaimVerdict) -> None:
+        self._busy.append(index)
+        if self._busy_since is None:
+            self._busy_since = self._clock()
+            why = "max_active is reached" if verdict is ClaimVerdict.NOT_NOW else f"chunk {index} is held by another run"
+            self._observer.waiting(f"{why}; looking again for up to {BUSY_WAIT.seconds} s")
+        if self._next is None:
+            self._look_at = self._clock() + LOOK_AGAIN
+
+    def _send(self, record: ChunkRecord | None, request: LoadRequest | None) -> None:
+        if record is None or request is None:
+            return
+        self._busy_since = None
+        lane = self._idle.popleft()
+        # Latched before the write: whatever part of the frame crosses, the row decides how the chunk ended.
+        self._active[lane] = _Active(record, request, self._clock())
+        self._lanes.send(lane, request)
+
+    # Ownership.
+
+    def _renew_due(self) -> None:
+        now = self._clock()
+        for lane, active in list(self._active.items()):
+            if now - active.renewed_at < RENEW_EVERY:
+                continue
+            match self._claims.renew(active.record):
+                case RenewalVerdict.RENEWED | RenewalVerdict.COMMITTED:
+                    active.renewed_at = now
+                case RenewalVerdict.LOST:
+                    self._lanes.end((lane,), LANE_END_GRACE)
+                    self._ended(lane, ChunkLeaseLostError("the lease lapsed or another attempt took the chunk"))
+        if self._fence is not None and now - self._fence_checked_at >= RENEW_EVERY:
+            self._fence_checked_at = now
+            if not self._fence.held():
+                raise CampaignLeaseLostError(
+                    f"the session lock of campaign {self._plan.run_key} is gone",
+                    next_step="run it again; if it repeats, look for a proxy or a timeout that ends idle sessions",
+                )
+
+    # What lanes say.
+
+    def _handle(self, event: LaneEvent) -> None:
+        match event.kind:
+            case LaneEventKind.OPENED:
+                self._opening.discard(event.lane)
+                self._idle.append(event.lane)
+            case LaneEventKind.PROGRESS:
+                self._observer.moved(event.bytes_moved)
+            case LaneEventKind.COMMITTED:
+                if active := self._finished(event.lane):
+                    self._count(active.record, event.rows_extracted, event.rows_loaded, event.bytes_moved)
+            case LaneEventKind.FAILED | LaneEventKind.LEASE_LOST:
+                if active := self._finished(event.lane):
+                    self._fail(active.record, event)
+            case LaneEventKind.BUSY:
+                if active := self._finished(event.lane):
+                    # We own the row, so whoever holds the chunk's lock may be ended.
+                    self._claims.end_holders(active.record)
+                    self._claims.release(active.record, "the chunk's lock was held")
+                    self._put_back(active.record.chunk_index, ClaimVerdict.BUSY)
+            case LaneEventKind.COMMIT_UNKNOWN:
+                if active := self._finished(event.lane):
+                    self._read_back(active.record, LaneLostError("the answer to COMMIT was lost"))
+            case LaneEventKind.BROKEN:
+                self._broken(event)
+            case LaneEventKind.GONE:
+                self._gone(event)
+            case _:
+                assert_never(event.kind)
+
+    def _finished(self, lane: LaneId) -> _Active | None:
+        active = self._active.pop(lane, None)
+        if active is not None:
+            self._idle.append(lane)
+        return active
+
+    def _broken(self, event: LaneEvent) -> None:
+        self._forget(event.lane)
+        kind = error_class(event.code or LaneLostError.code.value)
+        raise kind(event.message, where=event.where, next_step=event.next_step)
+
+    def _gone(self, event: LaneEvent) -> None:
+        was_opening = event.lane in self._opening
+        self._forget(event.lane)
+        self._lanes_lost += 1
+        if event.lane in self._active:
+            self._ended(event.lane, LaneLostError(f"the lane's process ended ({event.message})"))
+        if was_opening or self._lanes_lost > MAX_LANES_LOST:
+            raise LaneLostError(
+                f"lanes keep ending: {event.message}", next_step="look for an out-of-memory kill at this time"
+            )
+        if self._work_left() and not self._blocked:
+            self._opening.add(self._lanes.start())
+
+    def _forget(self, lane: LaneId) -> None:
+        self._opening.discard(lane)
+        if lane in self._idle:
+            self._idle.remove(lane)
+
+    # How chunks end.
+
+    def _ended(self, lane: LaneId, reason: LaneLostError | ChunkLeaseLostError | InterruptedRunError) -> None:
+        """A lane is gone: end what it left in the database, then let the chunk's row say what it did."""
+        self._forget(lane)
+        active = self._active.pop(lane, None)
+        if active is None:
+            return
+        for _ in range(_HOLDER_LOOKS):
+            if not self._claims.end_holders(active.record):
+                break
+            for event in self._lanes.poll(timedelta(milliseconds=100)):
+                self._handle(event)
+        self._read_back(active.record, reason)
+
+    def _read_back(
+        self, record: ChunkRecord, reason: LaneLostError | ChunkLeaseLostError | InterruptedRunError
+    ) -> None:
+        row = self._claims.read_back(record)
+        if row is not None:
+            self._count(record, row.rows_extracted or 0, row.rows_loaded or 0, 0)
+        elif isinstance(reason, InterruptedRunError):
+            self._claims.release(record, "interrupted")
+        else:
+            kind = LaneEventKind.LEASE_LOST if isinstance(reason, ChunkLeaseLostError) else LaneEventKind.FAILED
+            self._fail(record, LaneEvent(LaneId(0), kind, code=reason.code.value, message=reason.message))
+
+    def _count(self, record: ChunkRecord, extracted: int, loaded: int, bytes_moved: int) -> None:
+        self.report.committed += 1
+        self.report.rows_extracted += extracted
+        self.report.rows_loaded += loaded
+        self.report.bytes_moved += bytes_moved
+        self._observer.committed(record, loaded, bytes_moved)
+
+    def _fail(self, record: ChunkRecord, event: LaneEvent) -> None:
+        """Record a failure where the row is still ours; a row that is not tells that the lease was lost."""
+        self._blocked = True
+        code, message = event.code or LaneLostError.code.value, event.message
+        if event.kind is LaneEventKind.LEASE_LOST or not self._claims.fail(record, code, message):
+            code = ChunkLeaseLostError.code.value
+        infrastructure = error_class(code).exit_code is ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
+        failure = Failure(
+            record.chunk_index, record.attempt, code, message, event.next_step, infrastructure
+        )
+        self.report.failures.append(failure)
+        self._observer.failed(failure)
+
+    # Ends.
+
+    def _interrupt_active(self) -> None:
+        lanes = tuple(self._active)
+        self._lanes.end(lanes, LANE_END_GRACE)
+        for lane in lanes:
+            self._ended(lane, InterruptedRunError("the run was told to stop"))
+
+    def _end_everything(self) -> None:
+        """Leave no lane, and no claim that nobody works on, however the run ends."""
+        try:
+            if self._active:
+                self._interrupt_active()
+        finally:
+            self._lanes.close(LANE_END_GRACE)
+

@@ -1,0 +1,99 @@
+"""A campaign's state as people and programs read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dpone_contract.process import CampaignPlan
+from dpone_runtime.domain.campaign import Campaign
+from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
+
+MARKS = {
+    ChunkStatus.PENDING: ".",
+    ChunkStatus.RUNNING: "~",
+    ChunkStatus.COMMITTED: "#",
+    ChunkStatus.FAILED: "X",
+    ChunkStatus.LEASE_EXPIRED: "!",
+}
+_WIDTH = 73
+_PICTURE_LIMIT = 2_000
+
+
+def status_document(
+    planned: CampaignPlan,
+    campaign: Campaign,
+    counts: Mapping[ChunkStatus, int],
+    failures: tuple[ChunkRecord, ...],
+    authority: dict[str, str],
+) -> dict[str, object]:
+    """Give the state as plain values. Chunks without a row are pending."""
+    known = {status.value: counts.get(status, 0) for status in ChunkStatus}
+    known["pending"] = campaign.chunks_total - sum(
+        count for status, count in counts.items() if status is not ChunkStatus.PENDING
+    )
+    return {
+        "schema": "dpone.backfill-status.v1",
+        "run_key": campaign.run_key,
+        "status": campaign.status.value,
+        "round": campaign.round,
+        "reason": campaign.reason,
+        "plan_hash": campaign.plan_hash,
+        "plan_matches": campaign.plan_hash == planned.plan_hash,
+        "config_matches": campaign.config_hash == planned.config_hash,
+        "chunks_total": campaign.chunks_total,
+        "chunks": known,
+        "failures": [
+            {
+                "chunk_index": record.chunk_index,
+                "window": f"[{record.lower}, {record.upper})",
+                "attempt": record.attempt,
+                "code": record.error_code,
+                "message": record.error_message,
+            }
+            for record in failures
+        ],
+        "state_authority": authority,
+    }
+
+
+def status_text(document: Mapping[str, object], picture: str, next_step: str, *, markdown: bool = False) -> str:
+    """Tell the state with its picture, the first failures and what to do next."""
+    chunks = document["chunks"]
+    counted = ", ".join(f"{count} {name}" for name, count in chunks.items() if count) if isinstance(chunks, dict) else ""
+    lines = [
+        f"campaign {document['run_key']}: {document['status']}, round {document['round']}",
+        f"  {counted} of {document['chunks_total']} chunks",
+    ]
+    if not document["plan_matches"] or not document["config_matches"]:
+        lines.append("  the manifest has changed since the campaign began; a run would be refused")
+    failures = document["failures"]
+    for failure in failures if isinstance(failures, list) else []:
+        lines.append(f"  chunk {failure['chunk_index']} {failure['window']} failed at attempt {failure['attempt']}:")
+        lines.append(f"    {failure['code']}: {failure['message']}")
+    lines.append(f"  next: {next_step}")
+    if picture:
+        lines += ["", "```", picture, "```"] if markdown else ["", picture]
+    return "\n".join(lines)
+
+
+def ledger_picture(total: int, statuses: Mapping[int, ChunkStatus]) -> str:
+    """Draw one mark a chunk in order; above 2,000 chunks there is no picture."""
+    if total > _PICTURE_LIMIT:
+        return ""
+    marks = "".join(MARKS[statuses.get(index, ChunkStatus.PENDING)] for index in range(1, total + 1))
+    rows = [f"  {start + 1:>5} {marks[start : start + _WIDTH]}" for start in range(0, total, _WIDTH)]
+    legend = "  ".join(f"{mark} {status.value}" for status, mark in MARKS.items())
+    return "\n".join([*rows, f"        {legend}"])
+
+
+def next_step_of(campaign: Campaign, counts: Mapping[ChunkStatus, int], manifest: str) -> str:
+    """Say what an operator would do now."""
+    if campaign.finished:
+        return "nothing; every chunk is committed"
+    if campaign.status.value != "open":
+        return f"if it may go on: dpone backfill resume {manifest} --reason ..."
+    if counts.get(ChunkStatus.RUNNING, 0):
+        return "chunks are at work; look again, a dead run frees its chunk within two minutes"
+    if counts.get(ChunkStatus.FAILED, 0):
+        return f"mend the cause of the failed chunks, then: dpone backfill resume {manifest}"
+    return f"dpone backfill resume {manifest}"
