@@ -97,7 +97,7 @@ app = typer.Typer(
     cls=LazyVerbs,
     add_completion=False,
     rich_markup_mode=None,
-    no_args_is_help=True,
+    invoke_without_command=True,
     epilog=EPILOG,
     help="Declare historical loads in YAML, compile them into packs for Airflow, and run them exactly once.",
 )
@@ -114,12 +114,15 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     _version: Annotated[
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Nothing but the verbs."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from dpone_contract.canonical import fingerprint
 from dpone_contract.errors import PackInvalidError, UsageError
 from dpone_contract.pack import parse_pack
 from dpone_packbuilder.checks import review_project
@@ -58,6 +59,23 @@ def test_a_changed_index_is_refused(tmp_path, change):
     document = json.loads((tmp_path / "out" / "release-index.json").read_bytes())
     with pytest.raises(PackInvalidError):
         parse_release_index(json.dumps({**document, **change}).encode())
+
+
+def test_an_index_that_names_a_foreign_path_is_refused(tmp_path):
+    index = release(tmp_path / "out", compile_packs(tmp_path / "project", "one")).index
+    foreign = index.replaced(packs=(index.packs[0].replaced(path="../mine/airflow-pack.json"),))
+    document = {key: value for key, value in foreign.to_document().items() if key != "fingerprint"}
+    sealed = {**document, "fingerprint": fingerprint(document)}
+    with pytest.raises(PackInvalidError, match="a path that is not its workload's own"):
+        parse_release_index(json.dumps(sealed).encode())
+
+
+def test_whoever_reads_while_a_file_is_replaced_reads_the_old_one_to_its_end(tmp_path):
+    write_whole(tmp_path / "file", b"old content")
+    with (tmp_path / "file").open("rb") as reader:
+        write_whole(tmp_path / "file", b"new")
+        assert reader.read() == b"old content"
+    assert (tmp_path / "file").read_bytes() == b"new"
 
 
 def test_a_second_build_of_the_same_input_writes_nothing(tmp_path):
