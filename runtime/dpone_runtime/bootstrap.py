@@ -33,9 +33,10 @@ from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.connections import ResolvedConnection, resolve_connection
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
-from dpone_runtime.ports.connectors import Column, Sink, Source
-from dpone_runtime.ports.lanes import LanePool
+from dpone_runtime.ports.connectors import Column
+from dpone_runtime.ports.lanes import ChunkLoader, LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
+from dpone_runtime.services.load_chunk import SourceToSink
 
 LANE_OPENER = "dpone_runtime.bootstrap:open_lane"
 
@@ -238,8 +239,10 @@ def _lane_bootstrap(
     )
 
 
-def open_lane(bootstrap: dict[str, object]) -> tuple[Source, Sink]:
+def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = lambda step: None) -> ChunkLoader:
     """Open a lane's own source and sink, in the lane's process; connections are resolved there.
+
+    `after` is told the name of each step of the data transaction that is done.
 
     Errors: ConnectionMissingError, ConnectionFailedError.
     """
@@ -251,7 +254,7 @@ def open_lane(bootstrap: dict[str, object]) -> tuple[Source, Sink]:
         told.source.column,
         told.timezone,
     )
-    return source, open_sink(told)
+    return SourceToSink(source, open_sink(told, after))
 
 
 def open_sink(told: LaneBootstrap, after: Callable[[str], None] = lambda step: None) -> PostgresSink:

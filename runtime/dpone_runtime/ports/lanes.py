@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import NewType, Protocol
 
-from dpone_runtime.ports.connectors import LoadRequest
+from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 
 LaneId = NewType("LaneId", int)
 
@@ -44,6 +45,19 @@ class LaneEvent:
     message: str = ""
     where: str | None = None
     next_step: str | None = None
+
+
+class ChunkLoader(Protocol):
+    """What a lane opens: everything that loads one chunk after another."""
+
+    def load(self, request: LoadRequest, progress: Callable[[int], None]) -> LoadReceipt:
+        """Load one chunk in one target transaction; `progress` is told the bytes of each block.
+
+        Errors: those of `Source.read` and `Sink.load`.
+        """
+
+    def close(self) -> None:
+        """End its sessions."""
 
 
 class LanePool(Protocol):

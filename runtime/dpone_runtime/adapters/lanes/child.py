@@ -15,13 +15,13 @@ from multiprocessing.connection import Connection
 from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError, DponeError, InternalError
 from dpone_runtime.adapters.lanes.containment import die_with_parent
 from dpone_runtime.adapters.lanes.frames import Frame, FrameError, encode_frame, read_frame, request_of_frame
-from dpone_runtime.ports.connectors import CommitUnknownError, Sink, Source
-from dpone_runtime.services.load_chunk import load_chunk
+from dpone_runtime.ports.connectors import CommitUnknownError
+from dpone_runtime.ports.lanes import ChunkLoader
 
 HEARTBEAT_SECONDS = 5.0
 _PROGRESS_BYTES = 8 * 1024 * 1024
 
-Opener = Callable[[dict[str, object]], tuple[Source, Sink]]
+Opener = Callable[[dict[str, object]], ChunkLoader]
 
 
 class LaneChild:
@@ -47,20 +47,19 @@ class LaneChild:
         opening = read_frame(self._connection)
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         try:
-            source, sink = _open(opening)
+            loader = _open(opening)
         except DponeError as error:
             self.send({"kind": "broken", **_told(error)})
             return
         self.send({"kind": "opened"})
         try:
             while (frame := read_frame(self._connection))["kind"] != "stop":
-                self.send(self._load(frame, source, sink))
+                self.send(self._load(frame, loader))
         finally:
             self._stopped.set()
-            source.close()
-            sink.close()
+            loader.close()
 
-    def _load(self, frame: Frame, source: Source, sink: Sink) -> Frame:
+    def _load(self, frame: Frame, loader: ChunkLoader) -> Frame:
         request = request_of_frame(frame)
         named: Frame = {"chunk_index": request.chunk.index}
         untold = 0
@@ -73,7 +72,7 @@ class LaneChild:
                 untold = 0
 
         try:
-            receipt = load_chunk(request, source, sink, progress)
+            receipt = loader.load(request, progress)
         except ChunkBusyError as error:
             return {"kind": "busy", **named, **_told(error)}
         except ChunkLeaseLostError as error:
@@ -95,7 +94,7 @@ class LaneChild:
             self.send({"kind": "heartbeat"})
 
 
-def _open(frame: Frame) -> tuple[Source, Sink]:
+def _open(frame: Frame) -> ChunkLoader:
     module, _, name = str(frame.get("opener")).partition(":")
     bootstrap = frame.get("bootstrap")
     if not isinstance(bootstrap, dict):
