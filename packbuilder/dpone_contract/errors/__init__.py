@@ -1,0 +1,124 @@
+"""Every error a user can meet: one class a stable code, each saying what happened, whether a retry helps and what to do.
+
+The docstring of a class is its entry in the error catalogue. No error holds a predicate, a row value, a credential or a
+connection string.
+"""
+
+from __future__ import annotations
+
+from dpone_contract.errors.authoring import (
+    ManifestInvalidError,
+    NotSupportedError,
+    PlanInvalidError,
+    PlanMovedError,
+    UsageError,
+)
+from dpone_contract.errors.campaign import (
+    CampaignBusyError,
+    CampaignDriftError,
+    CampaignLeaseLostError,
+    CampaignMissingError,
+    CampaignStoppedError,
+    ChunkBusyError,
+    ChunkFailedError,
+    ChunkLeaseLostError,
+    InterruptedRunError,
+    LaneLostError,
+    NullsFoundError,
+    OverlapError,
+    RowsDifferError,
+)
+from dpone_contract.errors.codes import ErrorCode, ExitCode
+from dpone_contract.errors.database import (
+    ColumnsDifferError,
+    ConnectionFailedError,
+    ConnectionInvalidError,
+    ConnectionMissingError,
+    DatabaseFailedError,
+    LedgerMissingError,
+    SessionUnsafeError,
+    TableMissingError,
+    TableUnsuitableError,
+)
+from dpone_contract.errors.handover import (
+    OutcomeInvalidError,
+    OutcomeNotPassedError,
+    PackInvalidError,
+    PackTooLargeError,
+    RetryAuthorityExceededError,
+    RunContextInvalidError,
+)
+from dpone_contract.errors.mapping import (
+    MappingCampaignBusyError,
+    MappingItemInvalidError,
+    MappingParallelismMultiplierError,
+    MappingPlanMismatchError,
+    MappingPolicyInvalidError,
+    MappingPoolRequiredError,
+    MappingRequiresChunkedBackfillError,
+    MappingStateUnsupportedError,
+    MappingTaskLimitExceededError,
+    MappingUnsupportedError,
+)
+from dpone_contract.errors.root import DponeError, InternalError
+
+__all__ = [
+    "CampaignBusyError",
+    "CampaignDriftError",
+    "CampaignLeaseLostError",
+    "CampaignMissingError",
+    "CampaignStoppedError",
+    "ChunkBusyError",
+    "ChunkFailedError",
+    "ChunkLeaseLostError",
+    "ColumnsDifferError",
+    "ConnectionFailedError",
+    "ConnectionInvalidError",
+    "ConnectionMissingError",
+    "DatabaseFailedError",
+    "DponeError",
+    "ErrorCode",
+    "ExitCode",
+    "InternalError",
+    "InterruptedRunError",
+    "LaneLostError",
+    "LedgerMissingError",
+    "ManifestInvalidError",
+    "MappingCampaignBusyError",
+    "MappingItemInvalidError",
+    "MappingParallelismMultiplierError",
+    "MappingPlanMismatchError",
+    "MappingPolicyInvalidError",
+    "MappingPoolRequiredError",
+    "MappingRequiresChunkedBackfillError",
+    "MappingStateUnsupportedError",
+    "MappingTaskLimitExceededError",
+    "MappingUnsupportedError",
+    "NotSupportedError",
+    "NullsFoundError",
+    "OutcomeInvalidError",
+    "OutcomeNotPassedError",
+    "OverlapError",
+    "PackInvalidError",
+    "PackTooLargeError",
+    "PlanInvalidError",
+    "PlanMovedError",
+    "RetryAuthorityExceededError",
+    "RowsDifferError",
+    "RunContextInvalidError",
+    "SessionUnsafeError",
+    "TableMissingError",
+    "TableUnsuitableError",
+    "UsageError",
+    "error_class",
+]
+
+
+def error_class(code: str) -> type[DponeError]:
+    """Give the class of a code, InternalError for one that this release does not know."""
+    classes = {kind.code.value: kind for kind in _subclasses(DponeError)}
+    return classes.get(code, InternalError)
+
+
+def _subclasses(kind: type[DponeError]) -> list[type[DponeError]]:
+    return [found for child in kind.__subclasses__() for found in (child, *_subclasses(child))]

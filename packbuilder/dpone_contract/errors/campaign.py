@@ -1,0 +1,132 @@
+"""Errors of a campaign, its chunks, leases and lanes."""
+
+from __future__ import annotations
+
+from dpone_contract.errors.codes import ErrorCode, ExitCode
+from dpone_contract.errors.root import DponeError
+
+
+class CampaignBusyError(DponeError):
+    """Another run holds this campaign.
+
+    Retry: yes, when that run has ended. Do: wait for it, or end it; nothing needs to be deleted.
+    """
+
+    code = ErrorCode.BACKFILL_CAMPAIGN_BUSY
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
+
+
+class CampaignDriftError(DponeError):
+    """A campaign of this key exists with another plan, configuration, source or target.
+
+    Retry: no. Do: restore what changed, or begin a new campaign under another `backfill_id`.
+    """
+
+    code = ErrorCode.BACKFILL_CAMPAIGN_DRIFT
+
+
+class CampaignLeaseLostError(DponeError):
+    """The run lost the session that marked it as this campaign's only coordinator.
+
+    Retry: safe. Do: run it again; if it repeats, look for a proxy or a timeout that ends idle sessions.
+    """
+
+    code = ErrorCode.BACKFILL_CAMPAIGN_LEASE_LOST
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
+
+
+class CampaignMissingError(DponeError):
+    """The ledger knows no campaign of this key.
+
+    Retry: no. Do: begin it with `dpone backfill run MANIFEST --execute`, or check the manifest, the window and the ledger's schema.
+    """
+
+    code = ErrorCode.BACKFILL_CAMPAIGN_MISSING
+
+
+class CampaignStoppedError(DponeError):
+    """The campaign was cancelled, halted or closed, so no further chunk begins.
+
+    Retry: no. Do: `dpone backfill resume MANIFEST --reason ...` where it may go on.
+    """
+
+    code = ErrorCode.BACKFILL_CAMPAIGN_STOPPED
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
+
+
+class ChunkBusyError(DponeError):
+    """Chunks of the selection are still held by another run after the longest useful wait.
+
+    Retry: yes. Do: see which runs are alive; a dead one frees its chunk within two minutes by itself.
+    """
+
+    code = ErrorCode.BACKFILL_CHUNK_BUSY
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
+
+
+class ChunkFailedError(DponeError):
+    """A chunk could not be loaded; none of its rows are in the target.
+
+    Retry: helps once the cause is mended. Do: read the cause, mend it, run the campaign again; committed chunks are skipped.
+    """
+
+    code = ErrorCode.BACKFILL_CHUNK_FAILED
+    exit_code = ExitCode.CHUNKS_FAILED
+
+
+class ChunkLeaseLostError(DponeError):
+    """Another attempt owns the chunk now, or its campaign was closed; this attempt recorded neither rows nor status.
+
+    Retry: safe, the ledger decides. Do: nothing, unless it repeats; then two schedulers run the same load.
+    """
+
+    code = ErrorCode.BACKFILL_CHUNK_LEASE_LOST
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
+
+
+class LaneLostError(DponeError):
+    """A lane's process ended or fell silent, and its chunk was not committed.
+
+    Retry: safe. Do: look for an out-of-memory kill or an eviction at that time.
+    """
+
+    code = ErrorCode.BACKFILL_LANE_LOST
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
+
+
+class OverlapError(DponeError):
+    """Another unfinished campaign covers part of the same window of the same target.
+
+    Retry: no. Do: finish the other campaign, or cancel it with `dpone backfill cancel`, then run this one.
+    """
+
+    code = ErrorCode.BACKFILL_OVERLAP
+
+
+class NullsFoundError(DponeError):
+    """The source holds rows whose chunk column is NULL: no chunk would load them.
+
+    Retry: no. Do: mend the rows, or set `chunk.nulls: ignore` to leave them behind knowingly.
+    """
+
+    code = ErrorCode.BACKFILL_NULLS_FOUND
+
+
+class RowsDifferError(DponeError):
+    """Source and target counted different numbers of rows for one chunk; the chunk was rolled back.
+
+    Retry: rarely helps. Do: look for triggers or rules on the target that drop or add rows.
+    """
+
+    code = ErrorCode.BACKFILL_ROWS_DIFFER
+    exit_code = ExitCode.CHUNKS_FAILED
+
+
+class InterruptedRunError(DponeError):
+    """The run was told to stop (Ctrl-C or SIGTERM): running chunks had a bounded grace, what was not started is released.
+
+    Retry: safe. Do: run or clear it again; committed chunks are skipped.
+    """
+
+    code = ErrorCode.INTERRUPTED
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE

@@ -1,0 +1,89 @@
+"""Errors of connections, servers, tables and columns."""
+
+from __future__ import annotations
+
+from dpone_contract.errors.codes import ErrorCode, ExitCode
+from dpone_contract.errors.root import DponeError
+
+
+class ConnectionMissingError(DponeError):
+    """No connection of this name is configured where the run looks for it.
+
+    Retry: no. Do: set DPONE_CONN_<NAME> or AIRFLOW_CONN_<NAME>, or put a file of that name under DPONE_CONNECTIONS_DIR.
+    """
+
+    code = ErrorCode.CONNECTION_MISSING
+
+
+class ConnectionInvalidError(DponeError):
+    """A connection's value cannot be read or is of another kind than the manifest says.
+
+    Retry: no. Do: give a URI such as postgresql://user:password@host:5432/database.
+    """
+
+    code = ErrorCode.CONNECTION_INVALID
+
+
+class ConnectionFailedError(DponeError):
+    """A database could not be reached or refused the login.
+
+    Retry: helps if the server was away. Do: check host, port, database, user and password of the named connection.
+    """
+
+    code = ErrorCode.CONNECTION_FAILED
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
+
+
+class SessionUnsafeError(DponeError):
+    """The connection runs through a transaction-pooling proxy, which cannot hold the session lock of an internal run.
+
+    Retry: no. Do: connect to the server itself or through a session pool, or use a mapped mode.
+    """
+
+    code = ErrorCode.BACKFILL_SESSION_UNSAFE
+
+
+class DatabaseFailedError(DponeError):
+    """A database refused or broke off a statement.
+
+    Retry: depends on the SQLSTATE given. Do: read the server's message; committed chunks are safe.
+    """
+
+    code = ErrorCode.DATABASE_FAILED
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
+
+
+class LedgerMissingError(DponeError):
+    """The ledger's tables do not exist and could not be created.
+
+    Retry: no. Do: let a role that may create them run the DDL that the message names, or grant CREATE.
+    """
+
+    code = ErrorCode.LEDGER_MISSING
+
+
+class TableMissingError(DponeError):
+    """A table named by the manifest does not exist or cannot be seen by this user.
+
+    Retry: no. Do: check schema, name (case matters) and privileges.
+    """
+
+    code = ErrorCode.TABLE_MISSING
+
+
+class TableUnsuitableError(DponeError):
+    """The target is of a kind in which exactly-once cannot be promised (unlogged, temporary, foreign, a view, row security).
+
+    Retry: no. Do: load into an ordinary or partitioned, logged table.
+    """
+
+    code = ErrorCode.TABLE_UNSUITABLE
+
+
+class ColumnsDifferError(DponeError):
+    """Source and target columns do not fit without loss.
+
+    Retry: no. Do: alter the target, or choose columns, as the message names them.
+    """
+
+    code = ErrorCode.COLUMNS_DIFFER
