@@ -73,6 +73,8 @@ class ChildProcess:
         self.pid = self._process.pid
         assert self._process.stdout is not None
         self._output = self._process.stdout.fileno()
+        # A signal handler may have read what was ready when the interrupted reader looked.
+        os.set_blocking(self._output, False)
         self._open = True
 
     def __enter__(self) -> ChildProcess:
@@ -113,7 +115,10 @@ class ChildProcess:
         # It is looked at, not reaped: as long as it is not reaped nobody else can get its process group's number.
         if self._process.returncode is not None:
             return True
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # reaped meanwhile by whoever interrupted or was interrupted
+            return True
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
@@ -126,7 +131,10 @@ class ChildProcess:
             return False
         if not select.select([self._output], [], [], timeout_seconds)[0]:
             return False
-        data = os.read(self._output, _READ_BYTES)
+        try:
+            data = os.read(self._output, _READ_BYTES)
+        except BlockingIOError:
+            return False
         self._open = bool(data)
         self._lines.feed(data)
         return self._open

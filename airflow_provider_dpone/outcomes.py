@@ -131,12 +131,12 @@ def _not_passed(outcome: RunOutcome) -> OutcomeNotPassedError:
             f"chunk {failure.chunk_index} ({failure.window}): {failure.code}: {failure.message}"
             for failure in backfill.failures[:_FAILURES_IN_MESSAGE]
         ]
-        more = backfill.chunks_failed - min(len(backfill.failures), _FAILURES_IN_MESSAGE)
-        if more > 0:
-            parts.append(f"and {more} more")
+        shown = min(len(backfill.failures), _FAILURES_IN_MESSAGE)
+        if backfill.chunks_failed > shown:
+            parts.append(f"{backfill.chunks_failed - shown} {'more ' if shown else ''}failed")
     own_step = outcome.error.next_step if outcome.error is not None else None
     return OutcomeNotPassedError(
-        "the run did not pass: " + ("; ".join(parts) or "it gives no reason"),
+        "the run did not pass: " + ("; ".join(parts) or "no reason is given"),
         where=outcome.error.where if outcome.error is not None else None,
         next_step=f"{own_step}; committed chunks will be skipped on retry" if own_step else _RETRY_HINT,
     )

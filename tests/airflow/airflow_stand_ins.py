@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 from airflow_provider_dpone.version_compat import AIRFLOW_3, DAG
@@ -18,7 +19,9 @@ DATED = {
 class TaskInstanceStandIn:
     """Keeps what is pushed to it as XCom."""
 
-    def __init__(self, task: Any, *, run_id: str = "manual__1", try_number: int = 1, map_index: int = -1) -> None:
+    def __init__(
+        self, task: Any, *, run_id: str = "manual__1", try_number: int = 1, map_index: int = -1
+    ) -> None:
         self.task = task
         self.dag_id = task.dag.dag_id
         self.task_id = task.task_id
@@ -43,6 +46,7 @@ def make_context(task: Any, dates: dict[str, datetime] | None = None, **instance
         "dag": task.dag,
         "run_id": ti.run_id,
         "params": {},
+        "dag_run": SimpleNamespace(conf={}, run_id=ti.run_id),
         **(dates or {}),
     }
     if AIRFLOW_3:

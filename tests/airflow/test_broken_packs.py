@@ -51,8 +51,8 @@ def import_errors_of(bag):
     for dag in bag.dags.values():
         try:
             round_trip(dag)
-        except Exception as error:
-            errors[getattr(dag, "relative_fileloc", None) or dag.fileloc] = str(error)
+        except Exception as error:  # noqa: BLE001  as Airflow itself does at this place
+            errors[str(getattr(dag, "relative_fileloc", None) or dag.fileloc)] = str(error)
     return errors
 
 
@@ -78,7 +78,9 @@ def test_a_pack_that_lacks_a_field_is_refused_though_its_fingerprint_fits(tmp_pa
         read_pack(write_document(tmp_path / "airflow-pack.json", document))
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schema":1,"schema":2}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"schema":1,"schema":2}', b"[" * 100_000]
+)
 def test_what_is_no_pack_is_refused(tmp_path, data):
     path = tmp_path / "airflow-pack.json"
     path.write_bytes(data)

@@ -94,7 +94,9 @@ def test_every_process_of_a_pack_has_its_task():
 
 def test_dag_shows_what_the_pack_says():
     dag = DponeDag(
-        make_pack(dag={"schedule": "@daily", "start_date": "2013-01-01", "catchup": True, "max_active_runs": 3})
+        make_pack(
+            dag={"schedule": "@daily", "start_date": "2013-01-01", "catchup": True, "max_active_runs": 3}
+        )
     )
     assert (dag.dag_id, dag.catchup, dag.max_active_runs) == ("flights_history", True, 3)
     assert dag.start_date == datetime(2013, 1, 1, tzinfo=UTC)
@@ -168,11 +170,16 @@ def test_default_args_cannot_go_beyond_the_authority():
 
 
 def test_task_group_minds_the_retries_of_its_dag():
-    with DAG(dag_id="mine", schedule=None, default_args={"retries": 9}), pytest.raises(RetryAuthorityExceededError):
+    with (
+        DAG(dag_id="mine", schedule=None, default_args={"retries": 9}),
+        pytest.raises(RetryAuthorityExceededError),
+    ):
         DponeTaskGroup(pack=make_pack())
 
 
-@pytest.mark.parametrize("hooks", [Hooks(pre=(Hook(name="a", command=("x",)),)), Hooks(post=(Hook(name="a", command=("x",)),))])
+@pytest.mark.parametrize(
+    "hooks", [Hooks(pre=(Hook(name="a", command=("x",)),)), Hooks(post=(Hook(name="a", command=("x",)),))]
+)
 def test_hooks_are_refused(hooks):
     with pytest.raises(NotSupportedError, match="hooks"):
         DponeDag(make_pack(processes=(make_process_plan(hooks=hooks),)))
