@@ -15,10 +15,12 @@ from airflow_provider_dpone.pack_files import find_packs, parse_pack_of, read_pa
 from airflow_provider_dpone.tasks import build_pack_tasks
 from airflow_provider_dpone.version_compat import DAG, files_errors_by_dag, get_parsing_context
 from dpone_contract.errors import DponeError, PackInvalidError
+from dpone_contract.mapping_plan import MappingPlan
 from dpone_contract.pack import DagProjection, Pack
 
 _log = logging.getLogger(__name__)
 
+_AIRFLOWS_MAX_ACTIVE_TASKS = 16
 # Airflow 2 refuses a schedule without a start; without catchup any past date means "from now on".
 _START_OF_SCHEDULES = datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -46,7 +48,36 @@ def _dag_arguments(pack: Pack) -> dict[str, Any]:
         "max_active_runs": projection.max_active_runs,
         "tags": list(projection.tags),
         "default_args": {} if projection.owner is None else {"owner": projection.owner},
+        "doc_md": _doc(pack),
+        **_concurrency(pack),
     }
+
+
+def _concurrency(pack: Pack) -> dict[str, int]:
+    # Airflow's own default would silently hold back a plan that allows more; a deployment's lower default stands.
+    active = sum(
+        plan.mapping.limits.max_active if isinstance(plan.mapping, MappingPlan) else 1
+        for plan in pack.processes
+    )
+    return {"max_active_tasks": active} if active > _AIRFLOWS_MAX_ACTIVE_TASKS else {}
+
+
+def _doc(pack: Pack) -> str:
+    lines = [
+        f"Workload `{pack.workload}`, release `{pack.release}`, deployment `{pack.deployment}`, pack `{pack.fingerprint}`.",
+        "",
+        "| process | mapping | chunks | tasks | at once | pool |",
+        "|---|---|---|---|---|---|",
+    ]
+    for plan in pack.processes:
+        mapping = plan.mapping
+        if isinstance(mapping, MappingPlan):
+            limits = mapping.limits
+            shown = f"{mapping.chunks_total} | {mapping.items_total} | {limits.max_active} | {limits.pool}"
+        else:
+            shown = "| 1 | 1 | "
+        lines.append(f"| {plan.process.name} | {mapping.mode} | {shown} |")
+    return "\n".join(lines)
 
 
 def _start_date(projection: DagProjection) -> datetime | None:

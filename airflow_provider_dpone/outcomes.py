@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from dpone_contract.environment import EnvVar
-from dpone_contract.errors import OutcomeInvalidError, OutcomeNotPassedError
+from dpone_contract.errors import OutcomeInvalidError, OutcomeNotPassedError, RunContextInvalidError
 from dpone_contract.mapping_item import MappingItem, parse_item
 from dpone_contract.outcome import (
     AttemptIdentity,
@@ -37,17 +37,19 @@ class ExpectedOutcome:
     def of_env(cls, env: Mapping[str, str]) -> Self:
         """Read it from the rendered environment that the run is given.
 
-        Errors: RunContextInvalidError, MappingItemInvalidError.
+        Errors: RunContextInvalidError for an attempt or a process without a name, MappingItemInvalidError.
         """
         item = env.get(EnvVar.MAPPING_ITEM)
+        dag_id, run_id = env.get(EnvVar.DAG_ID), env.get(EnvVar.DAG_RUN_ID)
         try_number = env.get(EnvVar.TRY_NUMBER, "")
+        if not dag_id or not run_id or not try_number.isdecimal():
+            raise RunContextInvalidError(
+                "the task does not know which attempt it is",
+                next_step="let Airflow render env_vars before it runs",
+            )
         return cls(
             process_digest=parse_run_identity(env.get(EnvVar.RUN_IDENTITY, "")).process_digest,
-            attempt=AttemptIdentity(
-                dag_id=env.get(EnvVar.DAG_ID) or None,
-                dag_run_id=env.get(EnvVar.DAG_RUN_ID) or None,
-                try_number=int(try_number) if try_number.isdecimal() else None,
-            ),
+            attempt=AttemptIdentity(dag_id=dag_id, dag_run_id=run_id, try_number=int(try_number)),
             item=None if item is None else parse_item(item),
         )
 

@@ -80,7 +80,10 @@ class DponeProcessOperator(BaseOperator):
         return outcome.to_document()
 
     def on_kill(self) -> None:
-        """End the child and its process group: asked first, killed after 30 seconds."""
+        """End the child and its process group: asked first, killed after 30 seconds.
+
+        Airflow 3 may kill this process sooner; then the run ends itself, since its parent is gone.
+        """
         if self._child is not None:
             self._child.end(KILL_GRACE)
 
@@ -107,6 +110,10 @@ class DponeProcessOperator(BaseOperator):
             try:
                 child.wait()
                 return child.exit_code()
+            except BaseException:
+                # A timeout or an interruption: asked to stop, a run releases what it has not started.
+                child.end(KILL_GRACE)
+                raise
             finally:
                 self._child = None
 

@@ -18,6 +18,10 @@ with warnings.catch_warnings():
     import airflow_provider_dpone.task_group  # noqa: F401
 
 
+def pytest_unconfigure() -> None:
+    HOME.cleanup()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:

@@ -1,5 +1,7 @@
 """A pack becomes a DAG: how many tasks, under which limits, and what the scheduler reads back."""
 
+import copy
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -67,8 +69,6 @@ def test_scheduler_reads_back_the_number_of_items(items):
 def test_serialized_dag_holds_the_process_once():
     plan = make_process_plan(make_process(items=40))
     dag = DponeDag(make_pack(processes=(plan,)))
-    import json
-
     try:
         from airflow.serialization.serialized_objects import DagSerialization as Serialization
     except ImportError:
@@ -112,6 +112,31 @@ def test_schedule_without_a_start_begins_now():
 
 def test_arguments_of_airflows_dag_replace_the_packs():
     assert DponeDag(make_pack(), dag_id="other", description="mine").dag_id == "other"
+
+
+def test_plans_that_allow_more_tasks_at_once_than_airflow_does_get_them():
+    plans = tuple(make_process_plan(make_process(name, items=60, max_active=12)) for name in ("one", "two"))
+    assert DponeDag(make_pack(processes=plans)).max_active_tasks == 24
+
+
+def test_a_dag_can_be_copied_as_airflow_does():
+    dag = DponeDag(make_pack(items=3))
+    copied = copy.deepcopy(dag)
+    assert type(copied) is DponeDag
+    assert round_trip(copied)[1] == round_trip(dag)[1]
+
+
+def test_dag_is_documented_by_its_pack():
+    pack = make_pack(
+        processes=(
+            make_process_plan(make_process(items=4, chunks=10)),
+            make_process_plan(make_process("other", mode="internal")),
+        )
+    )
+    doc = DponeDag(pack).doc_md
+    assert pack.fingerprint in doc
+    assert "| flights_history | summary | 10 | 4 | 2 | dpone_backfill |" in doc
+    assert "| other | internal | | 1 | 1 |  |" in doc
 
 
 def test_dag_takes_a_path(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 
 from airflow_provider_dpone.outcomes import ExpectedOutcome, require_passed
-from dpone_contract.errors import OutcomeInvalidError, OutcomeNotPassedError
+from dpone_contract.errors import OutcomeInvalidError, OutcomeNotPassedError, RunContextInvalidError
 from dpone_contract.mapping_item import mapping_item
 from dpone_contract.outcome import (
     OUTCOME_SIZE_LIMIT_BYTES,
@@ -106,6 +106,13 @@ def test_a_signal_is_named():
 def test_passed_with_another_exit_code_is_refused(exit_code):
     with pytest.raises(OutcomeInvalidError, match="says passed, but the run ended with"):
         require_passed(to_bytes(of_item()), MAPPED, exit_code)
+
+
+@pytest.mark.parametrize("name", ["DPONE_DAG_ID", "DPONE_DAG_RUN_ID", "DPONE_TRY_NUMBER"])
+def test_a_task_that_does_not_know_its_attempt_expects_nothing(name):
+    env = {"DPONE_DAG_ID": "d", "DPONE_DAG_RUN_ID": "r", "DPONE_TRY_NUMBER": "1", name: ""}
+    with pytest.raises(RunContextInvalidError, match="which attempt"):
+        ExpectedOutcome.of_env(env)
 
 
 def test_failed_shows_the_runs_own_error_and_first_failures():
