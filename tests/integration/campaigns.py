@@ -1,0 +1,393 @@
+"""A small campaign to break: ten days of twenty rows in one database, a manifest, `dpone` as child processes, the ledger."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import psycopg
+
+from dpone_contract.manifest_text import parse_manifest
+from dpone_contract.mapping_item import MappingItem, mapping_item
+from dpone_contract.mapping_policy import MappingLimits, MappingMode, MappingPolicy
+from dpone_contract.outcome import RunOutcome, parse_outcome
+from dpone_contract.process import Process, build_process, plan_campaign
+from tests.integration.fault_lane import FAULTS_VARIABLE, RELEASE
+from tests.waiting import wait_until
+
+FIRST_DAY = date(2013, 1, 1)
+DAYS = 10
+ROWS_A_DAY = 20
+STALE_ROWS_A_DAY = 3
+MARK = "DPONE_TEST_MARK"
+DPONE = Path(sys.executable).with_name("dpone")
+
+# NULL beside the empty string, text that COPY's text format would have to escape, negative and large numbers.
+SOURCE = f"""
+CREATE SCHEMA source;
+CREATE SCHEMA target;
+CREATE TABLE source.history (day date, id integer NOT NULL, note text, amount bigint, price numeric(14,3));
+INSERT INTO source.history
+SELECT date '{FIRST_DAY}' + day, day * {ROWS_A_DAY} + n,
+       CASE n % 5 WHEN 0 THEN NULL WHEN 1 THEN '' WHEN 2 THEN E'tab\\there\\nline \\\\N' ELSE 'zażółć ' || n END,
+       CASE n % 4 WHEN 0 THEN NULL ELSE (n - 10) * 4000000000::bigint END,
+       CASE n % 3 WHEN 0 THEN NULL ELSE n / 3.0 END
+  FROM generate_series(0, {DAYS - 1}) day, generate_series(0, {ROWS_A_DAY - 1}) n;
+CREATE TABLE target.history (LIKE source.history);
+"""
+
+STALE = f"""
+INSERT INTO target.history (day, id, note)
+SELECT date '{FIRST_DAY}' + day, -n, 'stale' FROM generate_series(0, {DAYS - 1}) day,
+       generate_series(1, {STALE_ROWS_A_DAY}) n
+"""
+
+# What an operator never does by hand: the clock of the lease, not the state of the chunk.
+LAPSE = "UPDATE dpone_audit.__dpone__backfill_chunks SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE status = 'running'"
+
+MANIFEST = """\
+name: {name}
+source:
+  type: postgres
+  connection_ref: source_db
+  table: {{ schema: source, name: history }}
+sink:
+  type: postgres
+  connection_ref: target_db
+  table: {{ schema: target, name: history }}
+  strategy:
+    mode: backfill
+    backfill:
+      chunk:
+        column: day
+        from: "{first}"
+        to: "{last}"
+        step: 1d
+      state: {{ backend: audit_schema, schema: {audit_schema}, require_distributed_lock: true }}
+"""
+
+
+def day(chunk_index: int) -> date:
+    """The day that a chunk of a window from the first day on covers."""
+    return FIRST_DAY + timedelta(days=chunk_index - 1)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A command that has ended. `outcome` is the document that it wrote, None where it wrote none."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    outcome: RunOutcome | None
+
+    @property
+    def output(self) -> str:
+        """Both streams."""
+        return self.stdout + self.stderr
+
+    @property
+    def error_code(self) -> str | None:
+        """The code of the outcome's error."""
+        return self.outcome.error.code if self.outcome and self.outcome.error else None
+
+
+class Run:
+    """One `dpone` in a session of its own; its lanes carry the same mark in their environment."""
+
+    def __init__(
+        self, arguments: Sequence[str], environ: Mapping[str, str], folder: Path, faults: Path | None
+    ) -> None:
+        self.mark = uuid.uuid4().hex
+        self.folder = folder
+        self._faults = faults
+        self._outcome_path = folder / "outcome.json"
+        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                arguments,
+                env={**environ, MARK: self.mark, "DPONE_OUTCOME_PATH": str(self._outcome_path)},
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+
+    @property
+    def _stdout(self) -> Path:
+        return self.folder / "stdout"
+
+    @property
+    def _stderr(self) -> Path:
+        return self.folder / "stderr"
+
+    def stderr(self) -> str:
+        """What it has said so far."""
+        return self._stderr.read_text(encoding="utf-8")
+
+    def ended(self) -> bool:
+        """Whether the command itself has ended."""
+        return self.process.poll() is not None
+
+    def finish(self, timeout: float = 60) -> Finished:
+        """Wait for its end."""
+        try:
+            exit_code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            raise AssertionError(f"dpone did not end within {timeout} s: {self.stderr()}") from error
+        outcome = None
+        if self._outcome_path.exists():
+            outcome = parse_outcome(self._outcome_path.read_bytes())
+        return Finished(exit_code, self._stdout.read_text(encoding="utf-8"), self.stderr(), outcome)
+
+    def wait_for(self, step: str, chunk_index: int) -> int:
+        """Wait until a fault was reached; give the lane's process id."""
+        assert self._faults is not None
+        reached = self._faults / f"{step}.{chunk_index}"
+        wait_until(lambda: reached.exists() or self.ended(), 60, f"{step} of chunk {chunk_index}")
+        assert reached.exists(), f"dpone ended before {step} of chunk {chunk_index}: {self.stderr()}"
+        lane: int = json.loads(reached.read_text(encoding="utf-8"))["lane"]
+        return lane
+
+    def wait_for_words(self, words: str) -> None:
+        """Wait until it has said something on stderr."""
+        wait_until(lambda: words in self.stderr() or self.ended(), 60, f"{words!r} on stderr")
+        assert words in self.stderr()
+
+    def release(self) -> None:
+        """Let held lanes go on."""
+        assert self._faults is not None
+        (self._faults / RELEASE).touch()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal the command alone."""
+        os.kill(self.process.pid, number)
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Signal its process group, as a terminal does for Ctrl-C."""
+        os.killpg(self.process.pid, number)
+
+    def processes(self) -> list[int]:
+        """Give every process that carries the mark, zombies aside."""
+        found = []
+        for process in psutil.process_iter(["pid", "status"]):
+            with suppress(psutil.Error, OSError):
+                marked = process.environ().get(MARK) == self.mark
+                if marked and process.info["status"] != psutil.STATUS_ZOMBIE:
+                    found.append(process.info["pid"])
+        return found
+
+    def wait_until_nothing_is_left(self) -> None:
+        """Wait until neither the command nor a lane of it exists."""
+        wait_until(lambda: not self.processes(), 20, "the end of every process of the run")
+
+    def kill(self) -> None:
+        """End whatever is left, whatever its state."""
+        if not self.ended():
+            self.process.kill()
+            self.process.wait(20)
+        for pid in self.processes():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class History:
+    """A source, a target and a ledger in one database, and the runs that a test starts on them."""
+
+    def __init__(self, uri: str, folder: Path) -> None:
+        self.uri = uri
+        self.folder = folder
+        self.environ = {"DPONE_CONN_SOURCE_DB": uri, "DPONE_CONN_TARGET_DB": uri}
+        self.runs: list[Run] = []
+        self._connection = psycopg.connect(uri, autocommit=True, application_name="test")
+        self.sql(SOURCE)
+
+    # The database.
+
+    def sql(self, text: str, *values: object) -> list[tuple[object, ...]]:
+        """Run SQL as the test's own session; give the rows."""
+        cursor = self._connection.execute(text.encode(), values or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def value(self, text: str, *values: object) -> object:
+        """Give the one value of a query."""
+        return self.sql(text, *values)[0][0]
+
+    def add_stale_rows(self) -> None:
+        """Fill every day of the target with rows that a load must replace."""
+        self.sql(STALE)
+
+    def content(self, table: str, where: str = "true") -> tuple[object, ...]:
+        """Give the number of rows and an order-independent digest of their values."""
+        text = f"SELECT count(*), md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM {table} t WHERE {where}"
+        return self.sql(text)[0]
+
+    def versions(self, chunk_index: int) -> list[tuple[object, ...]]:
+        """Give place and inserting transaction of each row of a slice: whatever touches a row changes one of them."""
+        return self.sql(
+            "SELECT ctid::text, xmin::text FROM target.history WHERE day = %s ORDER BY 1", day(chunk_index)
+        )
+
+    # The ledger.
+
+    def chunks(self) -> dict[int, tuple[str, int]]:
+        """Give status and attempt of each chunk that was ever claimed."""
+        rows = self.sql(
+            "SELECT chunk_index, status, attempt FROM dpone_audit.__dpone__backfill_chunks ORDER BY 1"
+        )
+        return {row[0]: (row[1], row[2]) for row in rows}  # type: ignore[misc,index]  # rows are untyped
+
+    def events(self, chunk_index: int | None) -> list[str]:
+        """Give the kinds of a chunk's events in order, or of the campaign's own."""
+        where = "chunk_index IS NULL" if chunk_index is None else f"chunk_index = {chunk_index}"
+        text = f"SELECT kind FROM dpone_audit.__dpone__backfill_events WHERE {where} ORDER BY event_id"
+        return [str(row[0]) for row in self.sql(text)]
+
+    def has_ledger_rows(self) -> bool:
+        """Whether any chunk was ever claimed in any audit schema."""
+        schemas = self.sql("SELECT schemaname FROM pg_tables WHERE tablename = '__dpone__backfill_chunks'")
+        return any(
+            self.value(f'SELECT EXISTS (SELECT FROM "{row[0]}".__dpone__backfill_chunks)') for row in schemas
+        )
+
+    def lease_seconds(self) -> float:
+        """Give what the one live lease has left."""
+        text = (
+            "SELECT extract(epoch FROM lease_expires_at - clock_timestamp())::float"
+            " FROM dpone_audit.__dpone__backfill_chunks WHERE status = 'running'"
+        )
+        ((seconds,),) = self.sql(text)
+        return float(str(seconds))
+
+    def live_leases(self) -> int:
+        """Count live leases."""
+        return int(
+            str(
+                self.value(
+                    "SELECT count(*) FROM dpone_audit.__dpone__backfill_chunks"
+                    " WHERE status = 'running' AND lease_expires_at > clock_timestamp()"
+                )
+            )
+        )
+
+    def lapse_leases(self) -> None:
+        """Let ninety seconds pass for every lease."""
+        self.sql(LAPSE)
+
+    def require_loaded(self, chunks_total: int) -> None:
+        """Require the first days to be in the target exactly once.
+
+        The rows equal the source's; all rows of a slice, the chunk's row and its last `committed` event come from one
+        transaction, which nothing has touched since; each round of a chunk was committed once.
+        """
+        window = f"day BETWEEN '{FIRST_DAY}' AND '{day(chunks_total)}'"
+        assert self.content("source.history", window) == self.content("target.history", window)
+        rows = self.sql(
+            "SELECT c.chunk_index, c.status, c.xmin::text,"
+            " (SELECT max(e.xmin::text::bigint)::text FROM dpone_audit.__dpone__backfill_events e"
+            "   WHERE e.run_key = c.run_key AND e.chunk_index = c.chunk_index AND e.kind = 'committed'"
+            "     AND e.round = c.round AND e.attempt = c.attempt AND e.owner = c.owner),"
+            " (SELECT count(*) FROM dpone_audit.__dpone__backfill_events e"
+            "   WHERE e.run_key = c.run_key AND e.chunk_index = c.chunk_index AND e.kind = 'committed'"
+            "     AND e.round = c.round),"
+            " ARRAY(SELECT DISTINCT t.xmin::text FROM target.history t WHERE t.day = c.lower_bound::date)"
+            " FROM dpone_audit.__dpone__backfill_chunks c ORDER BY 1"
+        )
+        assert list(range(1, chunks_total + 1)) == [row[0] for row in rows]
+        for chunk_index, status, chunk_xmin, event_xmin, commits, row_xmins in rows:
+            assert (chunk_index, "committed", 1) == (chunk_index, status, commits)
+            assert (chunk_index, [chunk_xmin]) == (chunk_index, row_xmins)
+            assert (chunk_index, chunk_xmin) == (chunk_index, event_xmin)
+
+    # Manifests and processes.
+
+    def manifest_text(
+        self,
+        chunks: int = 3,
+        *,
+        name: str = "history",
+        first: str = FIRST_DAY.isoformat(),
+        last: str | None = None,
+        audit_schema: str = "dpone_audit",
+    ) -> str:
+        """Give a manifest of daily chunks."""
+        last = last or day(chunks).isoformat()
+        return MANIFEST.format(name=name, first=first, last=last, audit_schema=audit_schema)
+
+    def manifest(self, text: str | None = None, *, file: str = "history.yaml") -> str:
+        """Write a manifest, by default of three days; give its path."""
+        path = self.folder / file
+        path.write_text(self.manifest_text() if text is None else text, encoding="utf-8")
+        return str(path)
+
+    def process(
+        self, chunks: int = 3, *, items: int = 1, max_active: int = 1, mode: str = "summary"
+    ) -> Process:
+        """Compile a process of mapped items, as a pack holds it."""
+        limits = MappingLimits(max_items=items, max_active=max_active, pool="dpone_backfill")
+        manifest = parse_manifest(self.manifest_text(chunks), "history.yaml")
+        return build_process(manifest, MappingPolicy(mode=MappingMode(mode), limits=limits))
+
+    # Runs.
+
+    def start(
+        self,
+        *arguments: str,
+        environ: Mapping[str, str] | None = None,
+        faults: Sequence[tuple[str, int, str]] | None = None,
+    ) -> Run:
+        """Start `dpone`, with faults `(step, chunk, what)` in its lanes where there are any."""
+        folder = self.folder / f"run-{len(self.runs) + 1}"
+        folder.mkdir()
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("DPONE_")}
+        told = {**inherited, **self.environ, **(environ or {})}
+        command = [str(DPONE)]
+        if faults is not None:
+            (folder / "faults.json").write_text(json.dumps(faults), encoding="utf-8")
+            told[FAULTS_VARIABLE] = str(folder)
+            told["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+            command = [sys.executable, "-m", "tests.integration.run_with_faults"]
+        run = Run([*command, *arguments], told, folder, folder if faults is not None else None)
+        self.runs.append(run)
+        return run
+
+    def run(
+        self,
+        *arguments: str,
+        environ: Mapping[str, str] | None = None,
+        faults: Sequence[tuple[str, int, str]] | None = None,
+    ) -> Finished:
+        """Run `dpone` to its end."""
+        return self.start(*arguments, environ=environ, faults=faults).finish()
+
+    def close(self) -> None:
+        """End whatever a test left behind."""
+        for run in self.runs:
+            run.kill()
+        self._connection.close()
+
+
+def items_of(process: Process) -> tuple[MappingItem, ...]:
+    """Give the items of a mapped process."""
+    plan = plan_campaign(process).mapping_plan(process.mapping)
+    return tuple(mapping_item(plan, item) for item in plan.items)
+
+
+@contextmanager
+def opened_history(uri: str, folder: Path) -> Iterator[History]:
+    """A history whose runs are all ended with it."""
+    history = History(uri, folder)
+    try:
+        yield history
+    finally:
+        history.close()

@@ -1,0 +1,93 @@
+"""Lanes that meet a fault: killed, frozen or held at a named step of a named chunk, as a file of the test says.
+
+The runtime has no switch for this: `run_with_faults` names `open_lane` as the function that opens a lane, and its sink tells
+every step that is done. Each fault happens once; a file beside the plan says that it was reached.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from dpone_runtime import bootstrap
+from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
+from dpone_runtime.ports.lanes import ChunkLoader
+from tests.waiting import wait_until
+
+FAULTS_VARIABLE = "DPONE_TEST_FAULTS"
+"""The folder of a run's faults: `faults.json`, and `<step>.<chunk>` for each that was reached."""
+
+RELEASE = "release"
+"""The file that lets held lanes go on."""
+
+BEFORE_LOAD = "before load"
+"""A step of this module's own: the lane has its chunk, and neither of its transactions has begun."""
+
+KILL_LANE = "kill lane"
+KILL_COORDINATOR = "kill coordinator"
+KILL_BOTH = "kill both"
+FREEZE = "freeze"
+HOLD = "hold"
+
+
+def open_lane(bootstrap_document: dict[str, object]) -> ChunkLoader:
+    """Open a lane as the runtime does, with faults on its way."""
+    faults = Faults(Path(os.environ[FAULTS_VARIABLE]))
+    return FaultyLoader(faults, lambda after: bootstrap.open_lane(bootstrap_document, after))
+
+
+class FaultyLoader:
+    """A loader that knows which chunk it loads, and lets the faults happen after each step."""
+
+    def __init__(self, faults: Faults, open_loader: Callable[[Callable[[str], None]], ChunkLoader]) -> None:
+        self._faults = faults
+        self._chunk_index = 0
+        self._loader = open_loader(lambda step: faults.happen(step, self._chunk_index))
+
+    def load(self, request: LoadRequest, progress: Callable[[int], None]) -> LoadReceipt:
+        self._chunk_index = request.chunk.index
+        self._faults.happen(BEFORE_LOAD, self._chunk_index)
+        return self._loader.load(request, progress)
+
+    def close(self) -> None:
+        self._loader.close()
+
+
+class Faults:
+    """What is to happen, by step and chunk, to the process that asks."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        planned = json.loads((folder / "faults.json").read_text(encoding="utf-8"))
+        self._planned = {(step, chunk_index): what for step, chunk_index, what in planned}
+
+    def happen(self, step: str, chunk_index: int) -> None:
+        """Do what is planned for this step of this chunk, unless it was done before."""
+        what = self._planned.get((step, chunk_index))
+        if what is None or self._reached(step, chunk_index).exists():
+            return
+        self._tell(step, chunk_index)
+        if what in (KILL_COORDINATOR, KILL_BOTH):
+            os.kill(os.getppid(), signal.SIGKILL)
+        if what in (KILL_LANE, KILL_BOTH):
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == FREEZE:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if what == HOLD:
+            wait_until((self._folder / RELEASE).exists, 120, "the release of the lane")
+        if what == KILL_COORDINATOR:
+            # Whether a lane ends with its coordinator is for the kernel to prove: this one does nothing to that end.
+            wait_until(lambda: False, 120, "the end of the lane")
+
+    def _tell(self, step: str, chunk_index: int) -> None:
+        unfinished = self._folder / f".{os.getpid()}"
+        unfinished.write_text(
+            json.dumps({"lane": os.getpid(), "coordinator": os.getppid()}), encoding="utf-8"
+        )
+        unfinished.rename(self._reached(step, chunk_index))
+
+    def _reached(self, step: str, chunk_index: int) -> Path:
+        return self._folder / f"{step}.{chunk_index}"
