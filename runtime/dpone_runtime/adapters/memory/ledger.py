@@ -1,0 +1,339 @@
+"""`MemoryLedger`: the reference that the conformance suite is written against.
+
+Process-scoped: its locks are threads' locks and its state dies with the process, so it promises nothing to a second process, and a
+mapped run is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from dpone_contract.chunk_plan import RunKey
+from dpone_contract.errors import CampaignBusyError, ChunkLeaseLostError
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity
+from dpone_runtime.domain.capabilities import StateCapabilities
+from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
+from dpone_runtime.domain.claim import LedgerView
+from dpone_runtime.domain.event import Event, EventKind
+from dpone_runtime.domain.lease import LEASE_TTL
+from dpone_runtime.ports.connectors import LoadRequest
+from dpone_runtime.ports.ledger import (
+    Change,
+    Decision,
+    OpeningDecision,
+    OpeningView,
+    OtherCampaign,
+    StaleRevisionError,
+)
+
+_NAME = "memory"
+
+
+class ChunkHold:
+    """A chunk's lock as a data transaction holds it; `ended` once somebody has ended the holder."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+
+class MemoryFence:
+    """The campaign's lock of one run; a test takes it away with `lose`."""
+
+    def __init__(self) -> None:
+        self._held = True
+
+    def held(self) -> bool:
+        return self._held
+
+    def lose(self) -> None:
+        """Act as a server that has ended the session."""
+        self._held = False
+
+
+class MemoryLedger:
+    """`CampaignLedger` in dictionaries. `clock` is the ledger's clock; `events` holds the history in order.
+
+    One lock stands for all transaction locks, so every transition is alone and a decision must not come back to the ledger.
+    """
+
+    def __init__(self, clock: Callable[[], datetime], lease_ttl: timedelta = LEASE_TTL) -> None:
+        self._clock = clock
+        self._lease_ttl = lease_ttl
+        self._lock = threading.Lock()
+        self._campaigns: dict[RunKey, Campaign] = {}
+        self._chunks: dict[tuple[RunKey, int], ChunkRecord] = {}
+        self._holds: dict[tuple[RunKey, int], ChunkHold] = {}
+        self._created = False
+        self.fences: dict[RunKey, MemoryFence] = {}
+        self.events: list[Event] = []
+
+    def capabilities(self) -> StateCapabilities:
+        return StateCapabilities(
+            backend=_NAME,
+            dialect=_NAME,
+            durable_read=False,
+            durable_write=False,
+            lock_scope="process",
+            distributed_lock=False,
+            distributed_chunk_lease=False,
+            compare_and_set_completion=True,
+            continuous_campaign_session_fence=False,
+        )
+
+    def authority(self) -> dict[str, str]:
+        return {"dialect": _NAME, "schema": _NAME}
+
+    def ensure_schema(self) -> None:
+        self._created = True
+
+    def exists(self) -> bool:
+        return self._created
+
+    def transition(self, run_key: RunKey, chunk_index: int | None, decide: Decision) -> Change | None:
+        with self._lock:
+            campaign = self._campaigns.get(run_key)
+            chunk = self._chunks.get((run_key, chunk_index or 0))
+            change = decide(LedgerView(campaign, chunk, self._live_leases(run_key), self._clock()))
+            return self._written(change)
+
+    def open_campaign(self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision) -> Change | None:
+        with self._lock:
+            others = tuple(
+                OtherCampaign(campaign, self._live_leases(campaign.run_key), _NAME)
+                for _, campaign in sorted(self._campaigns.items())
+                if campaign.run_key != run_key and campaign.target.same_object(target) and not campaign.over
+            )
+            return self._written(decide(OpeningView(self._campaigns.get(run_key), others)))
+
+    def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
+        self._end_all_holders(run_key)
+        change = self.transition(run_key, None, decide)
+        self._end_all_holders(run_key)
+        return change
+
+    def read_campaign(self, run_key: RunKey) -> Campaign | None:
+        with self._lock:
+            return self._campaigns.get(run_key)
+
+    def read_chunk(self, run_key: RunKey, chunk_index: int) -> ChunkRecord | None:
+        with self._lock:
+            return self._chunks.get((run_key, chunk_index))
+
+    def committed(self, run_key: RunKey, round_number: int, first: int, last: int) -> frozenset[int]:
+        return frozenset(
+            record.chunk_index
+            for record in self._records(run_key)
+            if record.committed_in(round_number) and first <= record.chunk_index <= last
+        )
+
+    def chunk_statuses(self, run_key: RunKey) -> Mapping[int, ChunkStatus]:
+        campaign = self.read_campaign(run_key)
+        if campaign is None:
+            return {}
+        return {record.chunk_index: self._shown(record, campaign.round) for record in self._records(run_key)}
+
+    def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
+        failed = (record for record in self._records(run_key) if record.status is ChunkStatus.FAILED)
+        return tuple(failed)[:limit]
+
+    def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
+        return Counter(self._shown(record, round_number) for record in self._records(run_key))
+
+    def renew(self, record: ChunkRecord) -> bool:
+        with self._lock:
+            found = self._chunks.get((record.run_key, record.chunk_index))
+            now = self._clock()
+            if (
+                found is None
+                or not _is_attempt(found, record.owner, record.revision)
+                or not found.lease_live(now)
+            ):
+                return False
+            self._store(replace(found, lease_expires_at=now + self._lease_ttl))
+            return True
+
+    def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
+        with self._lock:
+            hold = self._holds.pop((run_key, chunk_index), None)
+            if hold is None:
+                return 0
+            hold.ended = True
+            return 1
+
+    @contextmanager
+    def fence(self, run_key: RunKey) -> Iterator[MemoryFence]:
+        with self._lock:
+            if run_key in self.fences:
+                raise CampaignBusyError(f"campaign {run_key} is held by another run", run_key=run_key)
+            fence = self.fences[run_key] = MemoryFence()
+        try:
+            yield fence
+        finally:
+            with self._lock:
+                del self.fences[run_key]
+
+    # What a sink of this ledger does, in place of a data transaction.
+
+    def hold_chunk(self, run_key: RunKey, chunk_index: int) -> ChunkHold:
+        """Take a chunk's lock. A former holder does not wait here: it is a test's own."""
+        with self._lock:
+            hold = self._holds[run_key, chunk_index] = ChunkHold()
+            return hold
+
+    def release_chunk(self, run_key: RunKey, chunk_index: int) -> None:
+        """Give a chunk's lock back."""
+        with self._lock:
+            self._holds.pop((run_key, chunk_index), None)
+
+    def complete_chunk(self, request: LoadRequest, rows_extracted: int, rows_loaded: int) -> None:
+        """Turn a chunk's row to committed, under the guards of the query of this name.
+
+        Errors: ChunkLeaseLostError, and nothing is written, where another attempt owns the chunk or the campaign is closed
+        or in another round.
+        """
+        with self._lock:
+            found = self._chunks.get((request.run_key, request.chunk.index))
+            campaign = self._campaigns.get(request.run_key)
+            if (
+                found is None
+                or campaign is None
+                or not _is_attempt(found, request.owner, request.revision)
+                or found.round != request.round
+                or campaign.round != request.round
+                or campaign.status is CampaignStatus.CLOSED
+            ):
+                raise ChunkLeaseLostError("another attempt owns the chunk now, or its campaign was closed")
+            row = replace(
+                found,
+                status=ChunkStatus.COMMITTED,
+                revision=found.revision + 1,
+                lease_expires_at=None,
+                rows_extracted=rows_extracted,
+                rows_loaded=rows_loaded,
+                error_code=None,
+                error_message=None,
+                finished_at=self._clock(),
+            )
+            self._store(row)
+            event = Event(
+                request.run_key, EventKind.COMMITTED, row.round, row.revision, detail=f"{rows_loaded} rows"
+            )
+            self.events.append(_of_chunk(event, row, row.owner))
+
+    # Writing: all of a change or nothing, under the lock.
+
+    def _written(self, change: Change | None) -> Change | None:
+        if change is None:
+            return None
+        now = self._clock()
+        campaign = self._next_campaign(change.campaign, now) if change.campaign else None
+        chunk = self._next_chunk(change.chunk, now) if change.chunk else None
+        if campaign is not None:
+            self._campaigns[campaign.run_key] = campaign
+            self.events.append(_of_campaign(change.event, campaign))
+        if chunk is not None:
+            self._store(chunk)
+            owner = chunk.owner if chunk.status is ChunkStatus.RUNNING else change.event.owner
+            self.events.append(_of_chunk(change.event, chunk, owner))
+        return change
+
+    def _next_campaign(self, wanted: Campaign, now: datetime) -> Campaign:
+        found = self._campaigns.get(wanted.run_key)
+        if found is None:
+            return replace(wanted, created_at=now, updated_at=now)
+        _require_revision(found.revision, wanted.revision)
+        # What names a campaign never changes.
+        return replace(
+            found,
+            status=wanted.status,
+            revision=wanted.revision,
+            round=wanted.round,
+            reason=wanted.reason,
+            requested_by=wanted.requested_by,
+            updated_at=now,
+        )
+
+    def _next_chunk(self, wanted: ChunkRecord, now: datetime) -> ChunkRecord:
+        found = self._chunks.get((wanted.run_key, wanted.chunk_index))
+        if found is not None:
+            _require_revision(found.revision, wanted.revision)
+        if wanted.status is ChunkStatus.RUNNING:
+            # A new attempt forgets what the last one reported.
+            return replace(
+                wanted,
+                lease_expires_at=now + self._lease_ttl,
+                rows_extracted=None,
+                rows_loaded=None,
+                content_digest=None,
+                error_code=None,
+                error_message=None,
+                started_at=now,
+                finished_at=None,
+            )
+        if found is None:
+            raise StaleRevisionError
+        return replace(
+            found,
+            status=wanted.status,
+            revision=wanted.revision,
+            owner=wanted.owner,
+            lease_expires_at=None,
+            error_code=wanted.error_code,
+            error_message=wanted.error_message,
+            finished_at=now if wanted.status is ChunkStatus.FAILED else None,
+        )
+
+    def _store(self, record: ChunkRecord) -> None:
+        self._chunks[record.run_key, record.chunk_index] = record
+
+    # Reading.
+
+    def _records(self, run_key: RunKey) -> list[ChunkRecord]:
+        with self._lock:
+            return [record for (key, _), record in sorted(self._chunks.items()) if key == run_key]
+
+    def _live_leases(self, run_key: RunKey) -> int:
+        now = self._clock()
+        return sum(key == run_key and record.lease_live(now) for (key, _), record in self._chunks.items())
+
+    def _shown(self, record: ChunkRecord, round_number: int) -> ChunkStatus:
+        if record.status is ChunkStatus.COMMITTED and record.round != round_number:
+            return ChunkStatus.PENDING
+        return record.shown_status(self._clock())
+
+    def _end_all_holders(self, run_key: RunKey) -> None:
+        for record in self._records(run_key):
+            if record.status is ChunkStatus.RUNNING:
+                self.end_holders(run_key, record.chunk_index)
+
+
+def _is_attempt(found: ChunkRecord, owner: str | None, revision: int) -> bool:
+    return found.status is ChunkStatus.RUNNING and (found.owner, found.revision) == (owner, revision)
+
+
+def _require_revision(found: int, wanted: int) -> None:
+    if found != wanted - 1:
+        raise StaleRevisionError
+
+
+def _of_campaign(event: Event, campaign: Campaign) -> Event:
+    """Give the event with the values of the row that was written, as the queries do."""
+    return replace(
+        event, round=campaign.round, revision=campaign.revision, chunk_index=None, attempt=None, owner=None
+    )
+
+
+def _of_chunk(event: Event, record: ChunkRecord, owner: str | None) -> Event:
+    return replace(
+        event,
+        round=record.round,
+        revision=record.revision,
+        chunk_index=record.chunk_index,
+        attempt=record.attempt,
+        owner=owner,
+    )
