@@ -14,7 +14,6 @@ Fingerprint = NewType("Fingerprint", str)
 FINGERPRINT_PATTERN = r"^sha256:[0-9a-f]{64}$"
 
 
-
 def canonical_json(value: object) -> bytes:
     """Give the one byte string that stands for a JSON value, whatever order its keys were written in.
 
@@ -29,7 +28,9 @@ def canonical_json_of_plain(value: object) -> bytes:
     Plain: string keys of ASCII letters, strings, booleans, None, and integers within 2^53; no float. Models whose types promise that
     use it where a budget counts; a property test holds the two functions equal.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode()
 
 
 def fingerprint(value: object) -> Fingerprint:

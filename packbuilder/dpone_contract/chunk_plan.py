@@ -14,7 +14,7 @@ from dpone_contract.errors import PlanInvalidError
 
 RunKey = NewType("RunKey", str)
 
-_BACKFILL_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
+_BACKFILL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,9 @@ class ChunkPlan:
         Errors: PlanInvalidError when the plan has no such chunk.
         """
         if not 1 <= index <= self.chunks_total:
-            raise PlanInvalidError(f"chunk {index} is not in the plan", next_step=f"use 1..{self.chunks_total}")
+            raise PlanInvalidError(
+                f"chunk {index} is not in the plan", next_step=f"use 1..{self.chunks_total}"
+            )
         return _chunk(self.run_key, index, self.spec.bound(index - 1), self.spec.bound(index))
 
     def chunks(self, first: int = 1, last: int | None = None) -> Iterator[Chunk]:
@@ -109,7 +111,7 @@ def backfill_run_key(
     Errors: PlanInvalidError for a `backfill_id` that cannot name a file and a row.
     """
     if backfill_id is not None:
-        if not _BACKFILL_ID.match(backfill_id):
+        if not _BACKFILL_ID.fullmatch(backfill_id):
             raise PlanInvalidError(
                 f"backfill_id {backfill_id!r} cannot be used as a name",
                 next_step="use 1..128 letters, digits, dots, dashes and underscores, a letter or digit first",
@@ -121,7 +123,5 @@ def backfill_run_key(
 
 
 def _chunk(run_key: RunKey, index: int, lower: str, upper: str) -> Chunk:
-    named = (
-        f'{{"index":{index},"lower":"{lower}","run_key":"{run_key}","upper":"{upper}","upper_inclusive":false}}'
-    )
+    named = f'{{"index":{index},"lower":"{lower}","run_key":"{run_key}","upper":"{upper}","upper_inclusive":false}}'
     return Chunk(index, lower, upper, False, "sha256:" + hashlib.sha256(named.encode()).hexdigest())

@@ -18,9 +18,9 @@ from dpone_contract.window_tokens import find_tokens
 MAX_CHUNKS_LIMIT = 1_000_000
 MAX_CHUNKS_DEFAULT = 10_000
 
-_DATE = re.compile(r"^\d{4}-\d{2}-\d{2}$")
-_TIMESTAMP = re.compile(r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
-_INTEGER = re.compile(r"^[+-]?\d+$")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class ChunkKind(StrEnum):
@@ -122,12 +122,14 @@ def infer_kind(options: ChunkOptions) -> ChunkKind:
         return options.kind
     if options.buckets is not None:
         return ChunkKind.UUID
-    first = options.from_
-    if isinstance(first, int) or (isinstance(first, str) and _INTEGER.match(first)):
+    first = options.boundaries[0] if options.from_ is None and options.boundaries else options.from_
+    if first is None:
+        raise _missing_bound("from")
+    if isinstance(first, int) or _INTEGER.fullmatch(first):
         return ChunkKind.INTEGER
-    if isinstance(first, str) and _TIMESTAMP.match(first):
+    if _TIMESTAMP.match(first):
         return ChunkKind.TIMESTAMP
-    if isinstance(first, str) and _DATE.match(first):
+    if _DATE.fullmatch(first):
         return ChunkKind.DATE
     raise PlanInvalidError(
         f"chunk.from {first!r} is neither a date, a timestamp nor an integer",
@@ -192,12 +194,16 @@ def _require_zone(name: str) -> None:
         ) from error
 
 
+def _missing_bound(name: str) -> PlanInvalidError:
+    return PlanInvalidError(f"chunk.{name} is missing", next_step=f'add {name}: "YYYY-MM-DD"')
+
+
 def _read_date(value: str | int | None, name: str) -> date:
     if value is None:
-        raise PlanInvalidError(f"chunk.{name} is missing", next_step=f'add {name}: "YYYY-MM-DD"')
+        raise _missing_bound(name)
     text = str(value)
     try:
-        if _DATE.match(text):
+        if _DATE.fullmatch(text):
             return date.fromisoformat(text)
     except ValueError as error:
         raise PlanInvalidError(
@@ -216,7 +222,7 @@ def _read_date_step(value: str | int | None) -> Step:
         raise PlanInvalidError("chunk.step is missing", next_step="add for example step: 1d")
     if isinstance(value, int):
         raise PlanInvalidError(
-            f"step {value} needs a unit in a date window", next_step=f"write step: {value}d"
+            f"step {value} needs a unit in a date window", next_step=f"write step: {max(1, value)}d"
         )
     step = parse_step(value)
     if step.days is None and step.months is None:

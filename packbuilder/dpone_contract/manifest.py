@@ -95,7 +95,9 @@ class BackfillStateOptions(FrozenModel):
     """The ledger of a campaign."""
 
     backend: StateBackend | None = Field(default=None, description="audit_schema or local_file.")
-    schema_: Name = Field(default="dpone_audit", alias="schema", description="Audit schema of the ledger's tables.")
+    schema_: Name = Field(
+        default="dpone_audit", alias="schema", description="Audit schema of the ledger's tables."
+    )
     require_distributed_lock: bool = Field(default=False, description="Refuse a ledger without such a lock.")
     connection_ref: ConnectionName | None = Field(default=None, description="Ledger of a ClickHouse sink.")
 
@@ -127,8 +129,12 @@ class BackfillOptions(FrozenModel):
     )
     state: BackfillStateOptions = Field(default=BackfillStateOptions(), description="The ledger.")
     state_dir: str | None = Field(default=None, description="Folder of a local_file ledger.")
-    publication: PublicationOptions = Field(default=PublicationOptions(), description="direct or shadow_swap.")
-    verify: Literal["counts", "strict", "checksum"] = Field(default="counts", description="Depth of verification.")
+    publication: PublicationOptions = Field(
+        default=PublicationOptions(), description="direct or shadow_swap."
+    )
+    verify: Literal["counts", "strict", "checksum"] = Field(
+        default="counts", description="Depth of verification."
+    )
 
 
 class StrategyOptions(FrozenModel):
@@ -145,7 +151,9 @@ class SinkOptions(_Endpoint):
     """Where rows go."""
 
     strategy: StrategyOptions = Field(description="How rows are written.")
-    create_target: Literal["if_missing", "never"] = Field(default="if_missing", description="A missing target.")
+    create_target: Literal["if_missing", "never"] = Field(
+        default="if_missing", description="A missing target."
+    )
     options: Options | None = Field(default=None, description="Connector options.")
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpone_contract.errors import ErrorCode
-from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, StateBackend
+from dpone_contract.manifest import BackfillOptions, DatabaseType, InnerMode, Manifest, StateBackend
 from dpone_contract.yaml_tree import Path, YamlTree
 
+_STRATEGY: Path = ("sink", "strategy")
+_CAMPAIGN: Path = (*_STRATEGY, "backfill")
 _SUPPORTED_MODES = (InnerMode.PARTITION_REPLACE, InnerMode.REPLACE)
 
 
@@ -19,9 +21,11 @@ def report_unsupported(manifest: Manifest, tree: YamlTree) -> None:
 
 def unsupported_keys(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
     """Give path, name and way out of each key that cannot be honoured."""
-    backfill = manifest.backfill
-    strategy: Path = ("sink", "strategy")
-    campaign: Path = (*strategy, "backfill")
+    yield from _unsupported_endpoint_keys(manifest)
+    yield from _unsupported_campaign_keys(manifest.backfill)
+
+
+def _unsupported_endpoint_keys(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
     for side, kind in (("source", manifest.source.type), ("sink", manifest.sink.type)):
         if kind is not DatabaseType.POSTGRES:
             yield (side, "type"), f"{side} type {kind.value}", "use postgres"
@@ -32,21 +36,25 @@ def unsupported_keys(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
         yield ("sink", "options"), "sink.options", "remove it"
     if manifest.state is not None:
         yield ("state",), "state at the top of a manifest", "the ledger is configured under backfill.state"
-    if manifest.sink.strategy.version_column is not None:
-        yield (*strategy, "version_column"), "version_column", "remove it"
-    if manifest.sink.strategy.only_new_rows:
-        yield (*strategy, "only_new_rows"), "only_new_rows: true", "remove it"
+    strategy = manifest.sink.strategy
+    if strategy.version_column is not None:
+        yield (*_STRATEGY, "version_column"), "version_column", "remove it"
+    if strategy.only_new_rows:
+        yield (*_STRATEGY, "only_new_rows"), "only_new_rows: true", "remove it"
+
+
+def _unsupported_campaign_keys(backfill: BackfillOptions) -> Iterator[tuple[Path, str, str]]:
     if backfill.inner_mode not in _SUPPORTED_MODES:
-        yield (*campaign, "inner_mode"), f"inner_mode {backfill.inner_mode.value}", "use partition_replace"
+        yield (*_CAMPAIGN, "inner_mode"), f"inner_mode {backfill.inner_mode.value}", "use partition_replace"
     if backfill.parallel_workers > 1:
-        yield (*campaign, "parallel_workers"), "parallel_workers above 1", "use 1, or a mapped mode"
+        yield (*_CAMPAIGN, "parallel_workers"), "parallel_workers above 1", "use 1, or a mapped mode"
     if backfill.publication.mode != "direct":
-        yield (*campaign, "publication"), "publication.mode shadow_swap", "use direct"
+        yield (*_CAMPAIGN, "publication"), "publication.mode shadow_swap", "use direct"
     if backfill.verify == "checksum":
-        yield (*campaign, "verify"), "verify: checksum", "use counts or strict"
+        yield (*_CAMPAIGN, "verify"), "verify: checksum", "use counts or strict"
     if backfill.state_dir is not None:
-        yield (*campaign, "state_dir"), "state_dir", "remove it; the ledger lives beside the target"
+        yield (*_CAMPAIGN, "state_dir"), "state_dir", "remove it; the ledger lives beside the target"
     if backfill.state.backend is StateBackend.LOCAL_FILE:
-        yield (*campaign, "state", "backend"), "the local_file ledger", "use audit_schema"
+        yield (*_CAMPAIGN, "state", "backend"), "the local_file ledger", "use audit_schema"
     if backfill.state.connection_ref is not None:
-        yield (*campaign, "state", "connection_ref"), "state.connection_ref", "remove it"
+        yield (*_CAMPAIGN, "state", "connection_ref"), "state.connection_ref", "remove it"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
@@ -11,6 +10,7 @@ from dpone_contract.canonical import canonical_json_of_plain
 from dpone_contract.errors import MappingItemInvalidError, MappingPlanMismatchError, PackTooLargeError
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.mapping_plan import FingerprintText, MappingPlan, MappingRange
+from dpone_contract.strict_json import parse_plain_json
 
 ITEM_SIZE_LIMIT_BYTES = 8 * 1024
 
@@ -52,7 +52,10 @@ def dump_item(item: MappingItem) -> str:
     """
     text = canonical_json_of_plain(item.to_document()).decode()
     if len(text.encode()) > ITEM_SIZE_LIMIT_BYTES:
-        raise PackTooLargeError(f"mapping item {item.item_index} is larger than {ITEM_SIZE_LIMIT_BYTES} bytes")
+        raise PackTooLargeError(
+            f"mapping item {item.item_index} is larger than {ITEM_SIZE_LIMIT_BYTES} bytes",
+            next_step="build the pack again with this release",
+        )
     return text
 
 
@@ -61,12 +64,13 @@ def parse_item(text: str) -> MappingItem:
 
     Errors: MappingItemInvalidError for bad JSON, duplicate, unknown or secret-like fields, sizes and ranges.
     """
-    size_bytes = len(text.encode("utf-8", "surrogateescape"))
+    # What is no text at all still has a size; it is refused as JSON.
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > ITEM_SIZE_LIMIT_BYTES:
         raise _invalid(f"it has {size_bytes} bytes, more than {ITEM_SIZE_LIMIT_BYTES}")
     try:
-        fields = json.loads(text, object_pairs_hook=_require_unique)
-    except (ValueError, RecursionError) as error:
+        fields = parse_plain_json(text.encode())
+    except ValueError as error:
         raise _invalid("it is not JSON") from error
     if not isinstance(fields, dict):
         raise _invalid("it is not an object")
@@ -110,10 +114,3 @@ def _invalid(reason: str) -> MappingItemInvalidError:
     return MappingItemInvalidError(
         f"the mapping item is refused: {reason}", next_step="let the provider write it; do not set it by hand"
     )
-
-
-def _require_unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        raise ValueError("duplicate field")
-    return dict(pairs)

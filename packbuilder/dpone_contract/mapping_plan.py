@@ -62,7 +62,10 @@ def balanced_ranges(chunks_total: int, items_total: int) -> tuple[MappingRange, 
     Source: the mapping design, mapping plan artifact (balanced summary items).
     """
     if not 1 <= items_total <= chunks_total:
-        raise MappingPolicyInvalidError(f"{chunks_total} chunks cannot be cut into {items_total} items")
+        raise MappingPolicyInvalidError(
+            f"{chunks_total} chunks cannot be cut into {items_total} items",
+            next_step="ask for at least one item and at most one a chunk",
+        )
     size, longer = divmod(chunks_total, items_total)
     ranges, first = [], 1
     for item_index in range(items_total):
@@ -79,7 +82,9 @@ def balanced_ranges(chunks_total: int, items_total: int) -> tuple[MappingRange, 
     return tuple(ranges)
 
 
-def build_mapping_plan(policy: MappingPolicy, chunks_total: int, backfill_plan_hash: Fingerprint) -> MappingPlan:
+def build_mapping_plan(
+    policy: MappingPolicy, chunks_total: int, backfill_plan_hash: Fingerprint
+) -> MappingPlan:
     """Plan the items of a mapped mode over a chunk plan.
 
     Errors: MappingTaskLimitExceededError when visible would need more than `max_items` tasks;
@@ -87,7 +92,9 @@ def build_mapping_plan(policy: MappingPolicy, chunks_total: int, backfill_plan_h
     Source: the mapping design, build-time planning.
     """
     if policy.mode is MappingMode.INTERNAL:
-        raise MappingPolicyInvalidError("mode internal has no mapping plan")
+        raise MappingPolicyInvalidError(
+            "mode internal has no mapping plan", next_step="use mode visible or summary"
+        )
     if policy.mode is MappingMode.VISIBLE and chunks_total > policy.limits.max_items:
         raise MappingTaskLimitExceededError(
             f"mode visible needs {chunks_total} tasks, above max_items {policy.limits.max_items}",
@@ -116,7 +123,7 @@ def plan_fingerprint(plan: MappingPlan) -> Fingerprint:
 
 
 def verify_mapping_plan(plan: MappingPlan) -> None:
-    """Prove that a plan is what its fingerprint says and covers every chunk exactly once, in order, within its limits.
+    """Prove that a plan is what its fingerprint and its mode say, and covers every chunk exactly once, in order.
 
     Errors: MappingPlanMismatchError naming the first rule that does not hold.
     """
@@ -139,8 +146,19 @@ def verify_mapping_plan(plan: MappingPlan) -> None:
         next_chunk = item.last_chunk_index + 1
     if next_chunk - 1 != plan.chunks_total:
         raise refuse(f"its items cover {next_chunk - 1} of {plan.chunks_total} chunks")
+    if not _is_balanced(plan):
+        raise refuse(f"its items are not those of mode {plan.mode}")
     if plan_fingerprint(plan) != plan.plan_fingerprint:
         raise refuse("its fingerprint does not match its content")
+
+
+def _is_balanced(plan: MappingPlan) -> bool:
+    most = plan.chunks_total if plan.mode == "visible" else plan.limits.max_items
+    size, longer = divmod(plan.chunks_total, plan.items_total)
+    counts = [item.chunks_count for item in plan.items]
+    return plan.items_total == min(plan.chunks_total, most) and counts == (
+        [size + 1] * longer + [size] * (plan.items_total - longer)
+    )
 
 
 def parse_mapping_plan(data: bytes) -> MappingPlan:

@@ -17,7 +17,7 @@ DEFAULT_POOL = "dpone_backfill"
 
 JsonScalar: TypeAlias = str | int | float | bool | None
 
-_POOL = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.\- ]{0,255}$")
+_POOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\- ]{0,255}")
 
 
 class MappingMode(StrEnum):
@@ -92,7 +92,7 @@ def resolve_mapping_policy(*layers: MappingOptions | None) -> MappingPolicy:
             f"mode {mode.value} needs a pool", next_step="set mapping.pool to its name", field="pool"
         )
     pool = DEFAULT_POOL if pool is None else pool
-    if not isinstance(pool, str) or not _POOL.match(pool):
+    if not isinstance(pool, str) or not _POOL.fullmatch(pool):
         raise MappingPolicyInvalidError(
             f"pool {pool!r} is not an Airflow pool name",
             next_step="use letters, digits, _ . and -",

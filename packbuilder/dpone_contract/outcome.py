@@ -13,6 +13,7 @@ from pydantic import Field, JsonValue, ValidationError
 from dpone_contract.errors import OutcomeInvalidError
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.mapping_plan import FingerprintText
+from dpone_contract.strict_json import parse_strict_json
 
 OUTCOME_SIZE_LIMIT_BYTES = 48 * 1024
 MAX_FAILURES_SHOWN = 5
@@ -79,7 +80,7 @@ class BackfillOutcome(FrozenModel):
     rows_extracted: Count
     rows_loaded: Count
     bytes_moved: Count
-    seconds: float
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
     verification: dict[str, JsonValue]
     state_backend: str
     state_capabilities: dict[str, JsonValue]
@@ -120,10 +121,20 @@ def parse_outcome(data: bytes) -> RunOutcome:
     Errors: OutcomeInvalidError when it is too large, truncated or of another shape.
     """
     if len(data) > OUTCOME_SIZE_LIMIT_BYTES:
-        raise OutcomeInvalidError(f"the outcome has {len(data)} bytes, more than {OUTCOME_SIZE_LIMIT_BYTES}")
+        raise _invalid(f"the outcome has {len(data)} bytes, more than {OUTCOME_SIZE_LIMIT_BYTES}")
+    try:
+        parse_strict_json(data)
+    except ValueError as error:
+        raise _invalid("the outcome is malformed: it is not JSON") from error
     try:
         return RunOutcome.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "document"
-        raise OutcomeInvalidError(f"the outcome is malformed at {place}: {first['msg']}") from error
+        raise _invalid(f"the outcome is malformed at {place}: {first['msg']}") from error
+
+
+def _invalid(message: str) -> OutcomeInvalidError:
+    return OutcomeInvalidError(
+        message, next_step="read the run's own log for what ended it, then clear the task"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -14,6 +13,7 @@ from dpone_contract.frozen import FrozenModel
 from dpone_contract.mapping_item import dump_item, mapping_item
 from dpone_contract.mapping_plan import FingerprintText, InternalMapping, MappingPlan, verify_mapping_plan
 from dpone_contract.process import Process, process_digest
+from dpone_contract.strict_json import parse_plain_json
 
 PACK_SCHEMA = "dpone.airflow-pack.v1"
 PACK_FILE_NAME = "airflow-pack.json"
@@ -102,7 +102,7 @@ def seal_pack(pack: Pack) -> Pack:
 
 
 def pack_fingerprint(document: dict[str, object]) -> Fingerprint:
-    """Fingerprint a pack's document, the fingerprint itself left out. Packs hold no float, so plain JSON is canonical."""
+    """Fingerprint a pack's document, the fingerprint itself left out. A pack is plain: `parse_pack` refuses what is not."""
     return fingerprint_of_bytes(
         canonical_json_of_plain({key: value for key, value in document.items() if key != "fingerprint"})
     )
@@ -128,9 +128,13 @@ def parse_pack(data: bytes) -> Pack:
     Errors: PackInvalidError naming what does not hold; MappingPlanMismatchError for a damaged mapping plan.
     """
     if len(data) > PACK_SIZE_LIMIT_BYTES:
-        raise PackInvalidError(f"the pack has {len(data)} bytes, more than {PACK_SIZE_LIMIT_BYTES}")
+        raise PackInvalidError(
+            f"the pack has {len(data)} bytes, more than {PACK_SIZE_LIMIT_BYTES}", next_step="build it again"
+        )
     try:
-        document = json.loads(data, object_pairs_hook=_require_unique, parse_constant=_refuse_constant)
+        document = parse_plain_json(data)
+        # Fails too for text that has no UTF-8 (half of a surrogate pair, escaped).
+        found_fingerprint = pack_fingerprint(document) if isinstance(document, dict) else None
     except (ValueError, RecursionError) as error:
         raise PackInvalidError(f"the pack is not JSON: {error}", next_step="build it again") from error
     if not isinstance(document, dict) or document.get("schema") != PACK_SCHEMA:
@@ -139,7 +143,7 @@ def parse_pack(data: bytes) -> Pack:
             f"the pack's schema is {found!r}, this reader knows {PACK_SCHEMA}",
             next_step="upgrade airflow-provider-dpone, or build the pack with its release",
         )
-    if document.get("fingerprint") != pack_fingerprint(document):
+    if document.get("fingerprint") != found_fingerprint:
         raise PackInvalidError(
             "the pack was changed after it was built: its fingerprint does not match its content",
             next_step="build it again with `dpone pack build`; do not edit packs",
@@ -161,12 +165,18 @@ def verify_pack(pack: Pack) -> None:
 
     Errors: PackInvalidError, MappingPlanMismatchError.
     """
+    task_ids: set[str] = set()
     for plan in pack.processes:
+        if plan.task_id in task_ids:
+            raise _damaged(plan, "another task has this name")
+        task_ids.add(plan.task_id)
         mapped = isinstance(plan.mapping, MappingPlan)
         if (plan.mapped_kpo_kwargs is not None) != mapped or (plan.kpo_kwargs is not None) == mapped:
-            raise PackInvalidError(f"task {plan.task_id}: its operator arguments do not fit its mapping mode")
+            raise _damaged(plan, "its operator arguments do not fit its mapping mode")
+        if plan.process.mapping.mapped != mapped:
+            raise _damaged(plan, "its mapping is not of its process's policy")
         if process_digest(plan.process) != plan.process_digest:
-            raise PackInvalidError(f"task {plan.task_id}: its process is not the one that its digest names")
+            raise _damaged(plan, "its process is not the one that its digest names")
         if isinstance(plan.mapping, MappingPlan):
             _verify_mapped(plan, plan.mapping)
 
@@ -174,18 +184,13 @@ def verify_pack(pack: Pack) -> None:
 def _verify_mapped(plan: ProcessPlan, mapping: MappingPlan) -> None:
     verify_mapping_plan(mapping)
     if (mapping.mode, mapping.limits) != (plan.process.mapping.mode.value, plan.process.mapping.limits):
-        raise PackInvalidError(f"task {plan.task_id}: its mapping plan is not of its process's policy")
+        raise _damaged(plan, "its mapping is not of its process's policy")
     if len(plan.labels) != mapping.items_total:
-        raise PackInvalidError(f"task {plan.task_id}: {len(plan.labels)} labels for {mapping.items_total} items")
+        raise _damaged(plan, f"it has {len(plan.labels)} labels for {mapping.items_total} items")
     dump_item(mapping_item(mapping, mapping.items[-1]))
 
 
-def _require_unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("duplicate key")
-    return found
-
-
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is not JSON")
+def _damaged(plan: ProcessPlan, reason: str) -> PackInvalidError:
+    return PackInvalidError(
+        f"task {plan.task_id}: {reason}", next_step="build the pack again with `dpone pack build`"
+    )

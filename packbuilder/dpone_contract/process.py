@@ -75,7 +75,8 @@ def plan_campaign(process: Process, interval: Mapping[WindowToken, str] | None =
     backfill = process.manifest.backfill
     if backfill.chunk is None:
         raise PlanInvalidError(
-            "the backfill has no chunk block", next_step="declare column, from, to and step under backfill.chunk"
+            "the backfill has no chunk block",
+            next_step="declare column, from, to and step under backfill.chunk",
         )
     options, templated = backfill.chunk, backfill.chunk.templated
     if templated:
@@ -83,7 +84,9 @@ def plan_campaign(process: Process, interval: Mapping[WindowToken, str] | None =
             from_=_rendered(options.from_, interval or {}), to=_rendered(options.to, interval or {})
         )
     spec = chunk_spec_from_options(options, max_chunks=backfill.max_chunks)
-    run_key = backfill_run_key(process.manifest.dataset, spec, _meaning(backfill.inner_mode), backfill.backfill_id)
+    run_key = backfill_run_key(
+        process.manifest.dataset, spec, _meaning(backfill.inner_mode), backfill.backfill_id
+    )
     plan = plan_chunks(spec, run_key)
     if backfill.inner_mode is InnerMode.FULL_REFRESH and plan.chunks_total > 1:
         raise PlanInvalidError(
@@ -109,6 +112,7 @@ def config_hash(process: Process) -> Fingerprint:
             "inner_mode": _meaning(backfill.inner_mode),
             "unique_key": list(manifest.sink.strategy.unique_key or ()),
             "version_column": manifest.sink.strategy.version_column,
+            "only_new_rows": manifest.sink.strategy.only_new_rows,
             "chunk_column": chunk.column if chunk else None,
             "timezone": chunk.timezone if chunk else None,
             "nulls": chunk.nulls.value if chunk else None,
@@ -141,8 +145,9 @@ def decode_process(text: str) -> Process:
         raise RunContextInvalidError(problem, next_step="let the provider write it")
     try:
         packed = zlib.decompressobj()
-        data = packed.decompress(base64.urlsafe_b64decode(text), _PROCESS_SIZE_LIMIT_BYTES)
-        if packed.unconsumed_tail or not packed.eof:
+        encoded = base64.b64decode(text, altchars=b"-_", validate=True)
+        data = packed.decompress(encoded, _PROCESS_SIZE_LIMIT_BYTES)
+        if packed.unconsumed_tail or packed.unused_data or not packed.eof:
             raise RunContextInvalidError(problem, next_step="let the provider write it")
         return Process.model_validate_json(data)
     except (binascii.Error, zlib.error, ValidationError) as error:

@@ -10,6 +10,7 @@ from dpone_contract.canonical import canonical_json_of_plain
 from dpone_contract.errors import RunContextInvalidError
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.mapping_plan import FingerprintText
+from dpone_contract.strict_json import parse_plain_json
 
 _SIZE_LIMIT_BYTES = 8 * 1024
 ShortText = Annotated[str, Field(min_length=1, max_length=250)]
@@ -42,8 +43,15 @@ def parse_run_identity(text: str) -> RunIdentity:
     if len(text) > _SIZE_LIMIT_BYTES:
         raise RunContextInvalidError("the run identity is too large", next_step="let the provider write it")
     try:
+        parse_plain_json(text)
+    except ValueError as error:
+        raise RunContextInvalidError(
+            "the run identity is not JSON", next_step="let the provider write it"
+        ) from error
+    try:
         return RunIdentity.model_validate_json(text)
     except ValidationError as error:
         raise RunContextInvalidError(
-            f"the run identity is malformed: {error.errors()[0]['msg']}", next_step="let the provider write it"
+            f"the run identity is malformed: {error.errors()[0]['msg']}",
+            next_step="let the provider write it",
         ) from error

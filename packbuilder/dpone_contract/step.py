@@ -11,7 +11,7 @@ from typing import assert_never
 
 from dpone_contract.errors import PlanInvalidError
 
-_STEP = re.compile(r"^(\d{1,9})(h|d|w|mo|y)$")
+_STEP = re.compile(r"([0-9]{1,9})(h|d|w|mo|y)")
 
 
 class StepUnit(StrEnum):
@@ -66,7 +66,7 @@ def parse_step(text: str) -> Step:
 
     Errors: PlanInvalidError when it is none of these, or zero.
     """
-    found = _STEP.match(text.strip())
+    found = _STEP.fullmatch(text.strip())
     if found is None:
         raise PlanInvalidError(
             f"step {text!r} is not a step", next_step="write Nh, Nd, Nw, Nmo or Ny, for example 1d"
