@@ -26,7 +26,7 @@ from dpone_runtime.adapters.postgres.catalog import (
 )
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
-from dpone_runtime.adapters.postgres.predicate import require_chunk_column
+from dpone_runtime.adapters.postgres.predicate import ChunkedTable, require_chunk_column
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.sink import PostgresSink
 from dpone_runtime.adapters.postgres.source import PostgresSource
@@ -58,10 +58,14 @@ class LaneEnd(FrozenModel):
     column_name: str
     column_type: str
 
-    @property
-    def column(self) -> Column:
-        """The chunk column."""
-        return Column(self.column_name, self.column_type, nullable=True, builtin=True)
+    def resolve(self) -> ResolvedConnection:
+        """Find the connection, in the process that opens it."""
+        return resolve_connection(self.connection, self.type, os.environ)
+
+    def chunked(self, columns: tuple[str, ...], timezone: str) -> ChunkedTable:
+        """Give the table with what is copied of it and how it is cut."""
+        column = Column(self.column_name, self.column_type, nullable=True, builtin=True)
+        return ChunkedTable(self.table, columns, column, timezone)
 
 
 class LaneBootstrap(FrozenModel):
@@ -146,8 +150,10 @@ def inspect_ends(process: Process, connections: Connections) -> tuple[str, ...]:
         lines.append(f"connections {connections.source.name} and {connections.sink.name} answer")
         for side, session, table in (("source", source, described), ("target", sink, target)):
             if table is not None and not has_leading_index(session, table, name):
-                lines.append(f"warning: no index of {side} {table.shape.identity.name} begins with {name}: "
-                             "every chunk reads the whole table")
+                lines.append(
+                    f"warning: no index of {side} {table.shape.identity.name} begins with {name}: "
+                    "every chunk reads the whole table"
+                )
         if target is None:
             key = manifest.sink.strategy.unique_key or ()
             lines.append("the target does not exist; a run would execute:")
@@ -239,7 +245,11 @@ def _lane_bootstrap(
     )
 
 
-def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = lambda step: None) -> ChunkLoader:
+def ignore_step(_step: str) -> None:
+    """Stand where nobody wants to be told of a lane's steps."""
+
+
+def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignore_step) -> ChunkLoader:
     """Open a lane's own source and sink, in the lane's process; connections are resolved there.
 
     `after` is told the name of each step of the data transaction that is done.
@@ -247,28 +257,12 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = lambd
     Errors: ConnectionMissingError, ConnectionFailedError.
     """
     told = LaneBootstrap.model_validate_json(json.dumps(bootstrap))
-    source = PostgresSource(
-        resolve_connection(told.source.connection, told.source.type, os.environ),
-        told.source.table,
-        told.columns,
-        told.source.column,
-        told.timezone,
-    )
-    return SourceToSink(source, open_sink(told, after))
-
-
-def open_sink(told: LaneBootstrap, after: Callable[[str], None] = lambda step: None) -> PostgresSink:
-    """Open a lane's sink; `after` is told of each step that is done.
-
-    Errors: ConnectionMissingError, ConnectionFailedError.
-    """
-    return PostgresSink(
-        resolve_connection(told.sink.connection, told.sink.type, os.environ),
-        told.sink.table,
-        told.columns,
-        told.sink.column,
-        told.timezone,
+    source = PostgresSource(told.source.resolve(), told.source.chunked(told.columns, told.timezone))
+    sink = PostgresSink(
+        told.sink.resolve(),
+        told.sink.chunked(told.columns, told.timezone),
         told.ledger_schema,
         strict=told.strict,
         after=after,
     )
+    return SourceToSink(source, sink)

@@ -39,7 +39,9 @@ def resolve_connection(name: str, kind: DatabaseType, environ: Mapping[str, str]
         path = Path(folder) / name
         try:
             if path.is_file():
-                return _read(name, path.read_text(encoding="utf-8").strip(), kind, f"{CONNECTIONS_DIR}/{name}")
+                return _read(
+                    name, path.read_text(encoding="utf-8").strip(), kind, f"{CONNECTIONS_DIR}/{name}"
+                )
         except (OSError, UnicodeDecodeError) as error:
             raise ConnectionInvalidError(
                 f"the file of connection {name} cannot be read", where=f"{CONNECTIONS_DIR}/{name}"

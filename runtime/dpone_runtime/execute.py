@@ -72,7 +72,11 @@ def plan_and_verify(process: Process, context: RunContext, plan_hash: str | None
 
 
 def execute(
-    process: Process, context: RunContext, environ: Mapping[str, str], order: RunOrder, interruption: Interruption
+    process: Process,
+    context: RunContext,
+    environ: Mapping[str, str],
+    order: RunOrder,
+    interruption: Interruption,
 ) -> Executed:
     """Run a process, or the item that the context names.
 
@@ -80,11 +84,10 @@ def execute(
     """
     planned = plan_and_verify(process, context, order.plan_hash)
     progress = Progress(planned.plan, elapsed, quiet=order.quiet, terminal=sys.stderr.isatty())
-    progress.say(plan_line(process, planned, context.item))
+    progress.warn(plan_line(process, planned, context.item))
     prepared = prepare_run(process, planned, resolve_connections(process.manifest, environ))
-    capabilities = prepared.ledger.capabilities()
     if context.item is not None:
-        require_mapped_execution(capabilities)
+        require_mapped_execution(prepared.ledger.capabilities())
     tools = _tools(prepared, progress, order, interruption)
     selection = _selection(process, planned, context, order)
     try:
@@ -92,7 +95,7 @@ def execute(
             run = run_campaign(tools, planned.plan, prepared.wanted, selection)
     finally:
         progress.finish()
-    outcome = passed_or_failed(process, planned, context, run, capabilities, prepared.ledger.authority())
+    outcome = passed_or_failed(process, planned, context, run, prepared.ledger)
     return Executed(outcome, error_of(run), summary(planned, run))
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import typer
+
 from dpone_contract.errors import ExitCode, InterruptedRunError
+from dpone_runtime.adapters.lanes.containment import die_with_parent
 
 
 class Interruption:
@@ -47,12 +49,19 @@ class Interruption:
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         if self._requested:
-            print("stopped at once; leases of chunks at work lapse within 90 s", file=sys.stderr, flush=True)
+            typer.echo("stopped at once; leases of chunks at work lapse within 90 s", err=True)
             # Lanes die with this process; nothing that would still run could do better than the ledger does.
             os._exit(ExitCode.OWNERSHIP_OR_INFRASTRUCTURE)
         self._requested = True
         if not self._cooperative:
             name = signal.Signals(number).name
             raise InterruptedRunError(
-                f"told to stop by {name} before any chunk was at work", next_step="run it again when you are ready"
+                f"told to stop by {name} before any chunk was at work",
+                next_step="run it again when you are ready",
             )
+
+
+def die_with_airflow(parent: str) -> None:
+    """Stop when the Airflow process that started this run is gone, however it ended; `parent` is its process id."""
+    if parent.isascii() and parent.isdigit():
+        die_with_parent(int(parent), signal.SIGTERM)

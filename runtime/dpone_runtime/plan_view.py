@@ -13,7 +13,11 @@ _SHOWN = 5
 def plan_line(process: Process, planned: CampaignPlan, item: MappingItem | None) -> str:
     """Tell a plan in two lines; printed before any data moves."""
     plan, manifest = planned.plan, process.manifest
-    part = f"item {item.item_index}: chunks {item.first_chunk_index}..{item.last_chunk_index}" if item else "all chunks"
+    part = (
+        f"item {item.item_index}: chunks {item.first_chunk_index}..{item.last_chunk_index}"
+        if item
+        else "all chunks"
+    )
     return (
         f"{manifest.source.table} -> {manifest.sink.table}, {manifest.backfill.inner_mode.value}: "
         f"{plan.chunks_total} chunks of {plan.spec.column} in [{plan.lower}, {plan.upper}) by {plan.spec.step}; {part}\n"
@@ -21,7 +25,9 @@ def plan_line(process: Process, planned: CampaignPlan, item: MappingItem | None)
     )
 
 
-def plan_document(process: Process, planned: CampaignPlan, chunks_shown: int | None = None) -> dict[str, object]:
+def plan_document(
+    process: Process, planned: CampaignPlan, chunks_shown: int | None = None
+) -> dict[str, object]:
     """Give the plan as plain values; `chunks_shown` bounds the list of chunks."""
     plan, manifest = planned.plan, process.manifest
     chunks = plan.chunks() if chunks_shown is None else islice(plan.chunks(), chunks_shown)
@@ -43,7 +49,12 @@ def plan_document(process: Process, planned: CampaignPlan, chunks_shown: int | N
         "upper": plan.upper,
         "chunks_total": plan.chunks_total,
         "chunks": [
-            {"index": chunk.index, "lower": chunk.lower, "upper": chunk.upper, "window": f"[{chunk.lower}, {chunk.upper})"}
+            {
+                "index": chunk.index,
+                "lower": chunk.lower,
+                "upper": chunk.upper,
+                "window": f"[{chunk.lower}, {chunk.upper})",
+            }
             for chunk in chunks
         ],
     }
@@ -56,7 +67,17 @@ def plan_text(process: Process, planned: CampaignPlan, *, markdown: bool = False
     first = [plan.chunk(index) for index in range(1, min(_SHOWN, plan.chunks_total) + 1)]
     tail = range(max(_SHOWN, plan.chunks_total - 2) + 1, plan.chunks_total + 1)
     last = [plan.chunk(index) for index in tail]
-    keys = ("source", "target", "inner_mode", "chunk_column", "step", "timezone", "run_key", "plan_hash", "config_hash")
+    keys = (
+        "source",
+        "target",
+        "inner_mode",
+        "chunk_column",
+        "step",
+        "timezone",
+        "run_key",
+        "plan_hash",
+        "config_hash",
+    )
     names = {"inner_mode": "mode", "chunk_column": "column"}
     rows = [(names.get(key, key), str(document[key])) for key in keys]
     rows.insert(4, ("window", f"[{plan.lower}, {plan.upper})"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -16,27 +15,7 @@ from dpone_contract.mapping_policy import MappingPolicy
 from dpone_contract.pack import parse_pack
 from dpone_contract.process import Process, build_process
 from dpone_contract.yaml_tree import MAX_BYTES
-
-
-@dataclass(frozen=True)
-class Overrides:
-    """Window and campaign options of the command line; None leaves the manifest as it is."""
-
-    column: str | None = None
-    from_: str | None = None
-    to: str | None = None
-    step: str | None = None
-    kind: str | None = None
-    inner_mode: str | None = None
-    parallel_workers: int | None = None
-    max_chunks: int | None = None
-    state_dir: str | None = None
-    backfill_id: str | None = None
-
-    def empty(self) -> bool:
-        """Whether nothing is overridden."""
-        return all(getattr(self, item.name) is None for item in fields(self))
-
+from dpone_runtime.command_options import Overrides
 
 _CHUNK_KEYS = {"column": "column", "from_": "from", "to": "to", "step": "step", "kind": "kind"}
 _BACKFILL_KEYS = ("inner_mode", "parallel_workers", "max_chunks", "state_dir", "backfill_id")
@@ -56,7 +35,9 @@ def read_manifest(path: Path) -> Manifest:
         text = data.decode("utf-8-sig")
     except FileNotFoundError as error:
         raise ManifestInvalidError(
-            f"there is no file {path}", where=str(path), next_step="check the path, or start with `dpone init`"
+            f"there is no file {path}",
+            where=str(path),
+            next_step="check the path, or start with `dpone init`",
         ) from error
     except UnicodeDecodeError as error:
         raise ManifestInvalidError(
@@ -105,7 +86,9 @@ def _overridden(manifest: Manifest, overrides: Overrides) -> Manifest:
     document = json.loads(manifest.model_dump_json(by_alias=True, exclude_none=True))
     backfill = document["sink"]["strategy"]["backfill"]
     chunk = {
-        key: getattr(overrides, name) for name, key in _CHUNK_KEYS.items() if getattr(overrides, name) is not None
+        key: getattr(overrides, name)
+        for name, key in _CHUNK_KEYS.items()
+        if getattr(overrides, name) is not None
     }
     if chunk:
         backfill["chunk"] = {**backfill.get("chunk", {}), **chunk}

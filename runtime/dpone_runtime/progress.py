@@ -6,6 +6,8 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 
+import typer
+
 from dpone_contract.chunk_plan import ChunkPlan
 from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.services.run_chunks import Failure, RunReport
@@ -41,14 +43,14 @@ class Progress:
         """Write one line, above the bar where there is one."""
         if not self._quiet:
             self._clear()
-            print(text, file=sys.stderr, flush=True)
+            typer.echo(text, err=True)
 
     def warn(self, text: str) -> None:
         """Write one line, also when quiet."""
         self._clear()
-        print(text, file=sys.stderr, flush=True)
+        typer.echo(text, err=True)
 
-    def committed(self, record: ChunkRecord, rows: int, bytes_moved: int) -> None:
+    def committed(self, record: ChunkRecord, rows: int, bytes_moved: int) -> None:  # noqa: ARG002  # the port's
         self._in_flight = 0
 
     def failed(self, failure: Failure) -> None:
@@ -73,10 +75,11 @@ class Progress:
         self._told_at = now
         text = self.line(running, report)
         if self._terminal:
-            print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
+            sys.stderr.write(f"\r\x1b[2K{text}")
+            sys.stderr.flush()
             self._drawn = True
         else:
-            print(text, file=sys.stderr, flush=True)
+            typer.echo(text, err=True)
 
     def line(self, running: int, report: RunReport) -> str:
         """Give the state in one line: chunks, rows, rates, what is left."""
@@ -101,7 +104,8 @@ class Progress:
 
     def _clear(self) -> None:
         if self._drawn:
-            print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            sys.stderr.write("\r\x1b[2K")
+            sys.stderr.flush()
             self._drawn = False
 
 

@@ -21,18 +21,17 @@ from dpone_contract.outcome import (
     RunOutcome,
 )
 from dpone_contract.process import CampaignPlan, Process, process_digest
-from dpone_runtime.domain.capabilities import StateCapabilities
+from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.run_context import RunContext
 from dpone_runtime.services.run_campaign import CampaignRun
 from dpone_runtime.services.run_chunks import RunReport
 
 
 def exit_code_of(report: RunReport) -> ExitCode:
-    """Give the code of a run whose coordinator came to an end: ownership and infrastructure only where nothing else
-    failed."""
+    """Give the code of a run whose coordinator came to an end: infrastructure only where nothing else failed."""
     if any(not failure.infrastructure for failure in report.failures):
         return ExitCode.CHUNKS_FAILED
-    if report.failures or report.interrupted or report.stopped:
+    if report.failures or report.left:
         return ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
     return ExitCode.DONE
 
@@ -50,12 +49,12 @@ def error_of(run: CampaignRun) -> DponeError | None:
             next_step=first.next_step or "mend the cause, then run it again; committed chunks are skipped",
             chunk_index=first.chunk_index,
         )
-    if report.interrupted:
+    if report.interrupted and report.left:
         return InterruptedRunError(
             f"told to stop: {report.committed} chunks were committed, {report.left} are left",
             next_step="run it again; committed chunks are skipped",
         )
-    if report.stopped:
+    if report.left:
         return CampaignStoppedError(
             f"campaign {run.campaign.run_key} is {run.campaign.status.value}: {report.left} chunks were not begun",
             next_step="if it may go on: dpone backfill resume MANIFEST --reason ...",
@@ -64,15 +63,11 @@ def error_of(run: CampaignRun) -> DponeError | None:
 
 
 def passed_or_failed(
-    process: Process,
-    planned: CampaignPlan,
-    context: RunContext,
-    run: CampaignRun,
-    capabilities: StateCapabilities,
-    authority: dict[str, str],
+    process: Process, planned: CampaignPlan, context: RunContext, run: CampaignRun, ledger: CampaignLedger
 ) -> RunOutcome:
     """Give the outcome of a run that came to an end."""
     report = run.report
+    capabilities = ledger.capabilities()
     code = exit_code_of(report)
     error = error_of(run)
     operation: Literal["success", "failed", "interrupted"] = (
@@ -104,7 +99,7 @@ def passed_or_failed(
         },
         state_backend=capabilities.backend,
         state_capabilities=capabilities.to_document(),
-        state_authority={**authority, "run_key": planned.plan.run_key},
+        state_authority={**ledger.authority(), "run_key": planned.plan.run_key},
         state_cache_status="unavailable",
         mapping=_mapping(context.item, code) if context.item else None,
         failures=tuple(
@@ -166,7 +161,9 @@ def summary(planned: CampaignPlan, run: CampaignRun) -> str:
         else "no row moved"
     )
     if report.skipped:
-        told += f"; {report.skipped} of {report.selected} selected chunks were committed before and are skipped"
+        told += (
+            f"; {report.skipped} of {report.selected} selected chunks were committed before and are skipped"
+        )
     if report.failures:
         told += f"; {len(report.failures)} failed"
     if report.left:
@@ -198,4 +195,3 @@ def _error(error: DponeError) -> OutcomeError:
         next_step=error.next_step,
         fields=dict(error.fields),
     )
-

@@ -14,6 +14,7 @@ from dpone_contract.outcome import AttemptIdentity
 from dpone_contract.process import Process, process_digest
 from dpone_contract.run_identity import RunIdentity, parse_run_identity
 from dpone_contract.window_tokens import WindowToken
+from dpone_runtime.command_options import IntervalFlags
 
 
 @dataclass(frozen=True)
@@ -21,18 +22,9 @@ class RunContext:
     """Interval, attempt, identity and item of one run; all absent by hand."""
 
     interval: Mapping[WindowToken, str] = field(default_factory=dict)
-    attempt: AttemptIdentity = AttemptIdentity()
+    attempt: AttemptIdentity = field(default_factory=AttemptIdentity)
     identity: RunIdentity | None = None
     item: MappingItem | None = None
-
-
-@dataclass(frozen=True)
-class IntervalFlags:
-    """What the command line says of the interval; it goes before the environment."""
-
-    start: str | None = None
-    end: str | None = None
-    execution_date: str | None = None
 
 
 def read_run_context(environ: Mapping[str, str], flags: IntervalFlags | None = None) -> RunContext:
@@ -43,8 +35,10 @@ def read_run_context(environ: Mapping[str, str], flags: IntervalFlags | None = N
     """
     flags = flags or IntervalFlags()
     try_number = environ.get(EnvVar.TRY_NUMBER, "")
-    if try_number and not try_number.isascii() | try_number.isdigit():
-        raise RunContextInvalidError(f"{EnvVar.TRY_NUMBER.value} is not a number", next_step="leave it to Airflow")
+    if try_number and not (try_number.isascii() and try_number.isdigit()):
+        raise RunContextInvalidError(
+            f"{EnvVar.TRY_NUMBER.value} is not a number", next_step="leave it to Airflow"
+        )
     identity = environ.get(EnvVar.RUN_IDENTITY)
     item = environ.get(EnvVar.MAPPING_ITEM)
     return RunContext(
@@ -105,12 +99,13 @@ def _day(logical_date: str) -> str:
     if not logical_date or logical_date == "None":
         return ""
     try:
-        return datetime.fromisoformat(logical_date.replace("Z", "+00:00")).date().isoformat()
+        return datetime.fromisoformat(logical_date).date().isoformat()
     except ValueError:
         pass
     try:
         return date.fromisoformat(logical_date).isoformat()
     except ValueError as error:
         raise RunContextInvalidError(
-            f"the logical date {logical_date!r} is not an ISO date", next_step="write YYYY-MM-DD or an ISO instant"
+            f"the logical date {logical_date!r} is not an ISO date",
+            next_step="write YYYY-MM-DD or an ISO instant",
         ) from error

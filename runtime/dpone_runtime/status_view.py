@@ -56,10 +56,16 @@ def status_document(
     }
 
 
-def status_text(document: Mapping[str, object], picture: str, next_step: str, *, markdown: bool = False) -> str:
+def status_text(
+    document: Mapping[str, object], picture: str, next_step: str, *, markdown: bool = False
+) -> str:
     """Tell the state with its picture, the first failures and what to do next."""
     chunks = document["chunks"]
-    counted = ", ".join(f"{count} {name}" for name, count in chunks.items() if count) if isinstance(chunks, dict) else ""
+    counted = (
+        ", ".join(f"{count} {name}" for name, count in chunks.items() if count)
+        if isinstance(chunks, dict)
+        else ""
+    )
     lines = [
         f"campaign {document['run_key']}: {document['status']}, round {document['round']}",
         f"  {counted} of {document['chunks_total']} chunks",
@@ -68,7 +74,9 @@ def status_text(document: Mapping[str, object], picture: str, next_step: str, *,
         lines.append("  the manifest has changed since the campaign began; a run would be refused")
     failures = document["failures"]
     for failure in failures if isinstance(failures, list) else []:
-        lines.append(f"  chunk {failure['chunk_index']} {failure['window']} failed at attempt {failure['attempt']}:")
+        lines.append(
+            f"  chunk {failure['chunk_index']} {failure['window']} failed at attempt {failure['attempt']}:"
+        )
         lines.append(f"    {failure['code']}: {failure['message']}")
     lines.append(f"  next: {next_step}")
     if picture:

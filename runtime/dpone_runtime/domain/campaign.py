@@ -90,7 +90,9 @@ class Campaign:
         return self.finished or self.status is CampaignStatus.CLOSED
 
 
-def moved(campaign: Campaign, status: CampaignStatus, *, reason: str | None = None, by: str | None = None) -> Campaign:
+def moved(
+    campaign: Campaign, status: CampaignStatus, *, reason: str | None = None, by: str | None = None
+) -> Campaign:
     """Give the campaign's next revision in another state."""
     return replace(campaign, status=status, revision=campaign.revision + 1, reason=reason, requested_by=by)
 
@@ -120,7 +122,10 @@ def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
                 stored=stored,
                 planned=planned,
             )
-    for side, stored_table, table in (("source", found.source, wanted.source), ("target", found.target, wanted.target)):
+    for side, stored_table, table in (
+        ("source", found.source, wanted.source),
+        ("target", found.target, wanted.target),
+    ):
         if not stored_table.same_object(table):
             raise CampaignDriftError(
                 f"the {side} table {table.name} is not the one that campaign {found.run_key} began with "

@@ -31,7 +31,9 @@ class LedgerView:
     now: datetime
 
 
-def decide_claim(view: LedgerView, *, max_active: int | None, lapsed_holder_ended: bool = False) -> ClaimVerdict:
+def decide_claim(
+    view: LedgerView, *, max_active: int | None, lapsed_holder_ended: bool = False
+) -> ClaimVerdict:
     """Decide on one chunk.
 
     A lapsed chunk is LAPSED first: the caller ends whatever session still holds its lock and looks again.

@@ -21,6 +21,7 @@ class Column:
     nullable: bool
     builtin: bool
     generated: bool = False
+    has_default: bool = False
 
 
 @dataclass(frozen=True)

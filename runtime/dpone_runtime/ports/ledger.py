@@ -76,7 +76,7 @@ class CampaignLedger(Protocol):
         """Under the transition lock: read one view, decide, write the change with its event, or nothing."""
 
     def open_campaign(self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision) -> Change | None:
-        """Under the target lock and the transition lock: read, decide, write. MappingCampaignBusyError after 30 s."""
+        """Under the target lock and the transition lock: read, decide, write. CampaignBusyError after 30 s."""
 
     def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
         """Like `transition`, under the exclusive close lock too; ends the holders of all its chunk locks around it."""

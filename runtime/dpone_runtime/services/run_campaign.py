@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from dpone_contract.chunk_plan import ChunkPlan
+from dpone_contract.errors import CampaignBusyError, MappingCampaignBusyError
 from dpone_contract.manifest import RetryPolicy
 from dpone_runtime.domain.campaign import Campaign
 from dpone_runtime.domain.chunk_record import ChunkStatus
@@ -69,7 +70,7 @@ def run_campaign(tools: RunTools, plan: ChunkPlan, wanted: Campaign, selection: 
     """
     began, ledger = tools.clock(), tools.ledger
     with _fence(ledger, wanted, selection) as fence:
-        opened = open_campaign(ledger, wanted, reason=selection.reason)
+        opened = _opened(ledger, wanted, selection)
         tools.opened(opened)
         report = RunReport(selected=selection.count, skipped=selection.count)
         if opened.how is not Opening.COMPLETE:
@@ -79,6 +80,15 @@ def run_campaign(tools: RunTools, plan: ChunkPlan, wanted: Campaign, selection: 
         if opened.how is not Opening.COMPLETE:
             campaign = complete_campaign(ledger, opened.campaign, committed)
     return CampaignRun(opened, campaign, committed, report, (tools.clock() - began).total_seconds())
+
+
+def _opened(ledger: CampaignLedger, wanted: Campaign, selection: Selection) -> OpenedCampaign:
+    try:
+        return open_campaign(ledger, wanted, reason=selection.reason)
+    except CampaignBusyError as error:
+        if not selection.mapped:
+            raise
+        raise MappingCampaignBusyError(error.message, next_step=error.next_step) from error
 
 
 def _fence(
@@ -93,9 +103,7 @@ def _run(
     done = _done(tools.ledger, campaign, selection)
     if len(done) == selection.count:
         return RunReport(selected=selection.count, skipped=selection.count)
-    claims = ChunkClaims(
-        tools.ledger, plan, max_active=selection.max_active, dag_run_id=selection.dag_run_id
-    )
+    claims = ChunkClaims(tools.ledger, plan, max_active=selection.max_active, dag_run_id=selection.dag_run_id)
     coordinator = Coordinator(
         claims,
         tools.lanes(),

@@ -208,7 +208,11 @@ class Coordinator:
             index, self._next = self._next, next(self._pending, None)
             return index
         if self._busy and self._clock() >= self._look_at:
-            if self._busy_since is not None and self._clock() - self._busy_since > BUSY_WAIT and not self._active:
+            if (
+                self._busy_since is not None
+                and self._clock() - self._busy_since > BUSY_WAIT
+                and not self._active
+            ):
                 self.report.busy = tuple(self._busy)
                 raise ChunkBusyError(
                     f"{len(self._busy)} chunks are still held by other runs after {BUSY_WAIT.seconds} s, "
@@ -223,7 +227,11 @@ class Coordinator:
         self._busy.append(index)
         if self._busy_since is None:
             self._busy_since = self._clock()
-            why = "max_active is reached" if verdict is ClaimVerdict.NOT_NOW else f"chunk {index} is held by another run"
+            why = (
+                "max_active is reached"
+                if verdict is ClaimVerdict.NOT_NOW
+                else f"chunk {index} is held by another run"
+            )
             self._observer.waiting(f"{why}; looking again for up to {BUSY_WAIT.seconds} s")
         if self._next is None:
             self._look_at = self._clock() + LOOK_AGAIN
@@ -249,7 +257,9 @@ class Coordinator:
                     active.renewed_at = now
                 case RenewalVerdict.LOST:
                     self._lanes.end((lane,), LANE_END_GRACE)
-                    self._ended(lane, ChunkLeaseLostError("the lease lapsed or another attempt took the chunk"))
+                    self._ended(
+                        lane, ChunkLeaseLostError("the lease lapsed or another attempt took the chunk")
+                    )
         if self._fence is not None and now - self._fence_checked_at >= RENEW_EVERY:
             self._fence_checked_at = now
             if not self._fence.held():
@@ -267,27 +277,28 @@ class Coordinator:
                 self._idle.append(event.lane)
             case LaneEventKind.PROGRESS:
                 self._observer.moved(event.bytes_moved)
-            case LaneEventKind.COMMITTED:
-                if active := self._finished(event.lane):
-                    self._count(active.record, event.rows_extracted, event.rows_loaded, event.bytes_moved)
-            case LaneEventKind.FAILED | LaneEventKind.LEASE_LOST:
-                if active := self._finished(event.lane):
-                    self._fail(active.record, event)
-            case LaneEventKind.BUSY:
-                if active := self._finished(event.lane):
-                    # We own the row, so whoever holds the chunk's lock may be ended.
-                    self._claims.end_holders(active.record)
-                    self._claims.release(active.record, "the chunk's lock was held")
-                    self._put_back(active.record.chunk_index, ClaimVerdict.BUSY)
-            case LaneEventKind.COMMIT_UNKNOWN:
-                if active := self._finished(event.lane):
-                    self._read_back(active.record, LaneLostError("the answer to COMMIT was lost"))
             case LaneEventKind.BROKEN:
                 self._broken(event)
             case LaneEventKind.GONE:
                 self._gone(event)
             case _:
-                assert_never(event.kind)
+                if (active := self._finished(event.lane)) is not None:
+                    self._chunk_ended(active.record, event)
+
+    def _chunk_ended(self, record: ChunkRecord, event: LaneEvent) -> None:
+        match event.kind:
+            case LaneEventKind.COMMITTED:
+                self._count(record, event.rows_extracted, event.rows_loaded, event.bytes_moved)
+            case LaneEventKind.BUSY:
+                # We own the row, so whoever holds the chunk's lock may be ended.
+                self._claims.end_holders(record)
+                self._claims.release(record, "the chunk's lock was held")
+                self._put_back(record.chunk_index, ClaimVerdict.BUSY)
+            case LaneEventKind.COMMIT_UNKNOWN:
+                self._claims.end_holders(record)
+                self._read_back(record, LaneLostError("the answer to COMMIT was lost"))
+            case _:
+                self._fail(record, event)
 
     def _finished(self, lane: LaneId) -> _Active | None:
         active = self._active.pop(lane, None)
@@ -342,7 +353,9 @@ class Coordinator:
         elif isinstance(reason, InterruptedRunError):
             self._claims.release(record, "interrupted")
         else:
-            kind = LaneEventKind.LEASE_LOST if isinstance(reason, ChunkLeaseLostError) else LaneEventKind.FAILED
+            kind = (
+                LaneEventKind.LEASE_LOST if isinstance(reason, ChunkLeaseLostError) else LaneEventKind.FAILED
+            )
             self._fail(record, LaneEvent(LaneId(0), kind, code=reason.code.value, message=reason.message))
 
     def _count(self, record: ChunkRecord, extracted: int, loaded: int, bytes_moved: int) -> None:
@@ -359,9 +372,7 @@ class Coordinator:
         if event.kind is LaneEventKind.LEASE_LOST or not self._claims.fail(record, code, message):
             code = ChunkLeaseLostError.code.value
         infrastructure = error_class(code).exit_code is ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
-        failure = Failure(
-            record.chunk_index, record.attempt, code, message, event.next_step, infrastructure
-        )
+        failure = Failure(record.chunk_index, record.attempt, code, message, event.next_step, infrastructure)
         self.report.failures.append(failure)
         self._observer.failed(failure)
 
@@ -380,4 +391,3 @@ class Coordinator:
                 self._interrupt_active()
         finally:
             self._lanes.close(LANE_END_GRACE)
-

@@ -152,7 +152,9 @@ class ProcessLanePool:
             with contextlib.suppress(OSError):
                 lane.connection.send_bytes(stop)
         deadline = time.monotonic() + grace.total_seconds()
-        while time.monotonic() < deadline and any(lane.process.poll() is None for lane in self._lanes.values()):
+        while time.monotonic() < deadline and any(
+            lane.process.poll() is None for lane in self._lanes.values()
+        ):
             pidfds = [lane.pidfd for lane in self._lanes.values() if lane.pidfd is not None]
             wait(pidfds, _CLOSE_LOOK_SECONDS)
         self.end(tuple(self._lanes), grace)

@@ -8,7 +8,7 @@ SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, c.relrowsecurity,
 
 -- name: describe_columns
 SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), NOT a.attnotnull, a.atttypid < 16384,
-       a.attgenerated <> '' OR a.attidentity = 'a'
+       a.attgenerated <> '' OR a.attidentity = 'a', a.atthasdef OR a.attidentity = 'd'
   FROM pg_catalog.pg_attribute a WHERE a.attrelid = :relation AND a.attnum > 0 AND NOT a.attisdropped
  ORDER BY a.attnum
 

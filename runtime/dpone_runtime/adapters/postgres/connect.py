@@ -97,7 +97,9 @@ def translate(error: psycopg.Error, doing: str) -> DponeError:
     if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
         return TableMissingError(text, next_step="check schema and name in the manifest; case matters")
     if isinstance(error, errors.InsufficientPrivilege):
-        return DatabaseFailedError(text, next_step="grant what the message names to this user", sqlstate=state)
+        return DatabaseFailedError(
+            text, next_step="grant what the message names to this user", sqlstate=state
+        )
     if state[:2] in ("22", "23", "44", "P0"):
         return ChunkFailedError(
             text, next_step="mend the rows or the constraint, then run it again; committed chunks are skipped"
@@ -125,5 +127,7 @@ def _reason(error: psycopg.Error) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    found = [re.sub(r"^.*?(FATAL|ERROR):\s*", "", line) for line in lines if "FATAL" in line or "ERROR" in line]
+    found = [
+        re.sub(r"^.*?(FATAL|ERROR):\s*", "", line) for line in lines if "FATAL" in line or "ERROR" in line
+    ]
     return (found or lines)[-1]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import select
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
+from io import BytesIO
 
 import psycopg
 from psycopg import pq
@@ -20,13 +21,14 @@ BLOCK_BYTES = 256 * 1024
 class CopyStream:
     """One `COPY (...) TO STDOUT` in flight: blocks of about 256 KiB; `rows` is the server's own count at the end.
 
-    A single row larger than a block is a block of its own: memory holds one block and one row.
+    A longer row comes in pieces. libpq holds it whole, twice for a moment, and nothing else does.
     """
 
     def __init__(self, connection: PgConnection, doing: str) -> None:
         self._pgconn = connection.pgconn
         self._doing = doing
-        self._first: bytes | None = None
+        self._block = b""
+        self._long_row: memoryview | None = None
         self.ended = False
         self.rows = 0
 
@@ -36,27 +38,34 @@ class CopyStream:
         Errors: psycopg.Error as the server gives it.
         """
         start_copy(self._pgconn, statement, pq.ExecStatus.COPY_OUT)
-        self._first = self._take(1)
+        self._block = self._take(1)
 
     def blocks(self) -> Iterator[bytes]:
         """Give the rows. The source's own errors are translated here, since a sink is what iterates."""
-        first, self._first = self._first, None
-        if first:
-            yield first
-        while not self.ended:
+        while True:
+            if self._block:
+                yield self._block
+            yield from self._pieces()
+            if self.ended:
+                return
             with translated(self._doing):
-                block = self._take(BLOCK_BYTES)
-            if block:
-                yield block
+                self._block = self._take(BLOCK_BYTES)
 
     def _take(self, at_least: int) -> bytes:
-        """Collect rows until `at_least` bytes are there or the server has no more."""
-        pgconn, parts, size = self._pgconn, [], 0
-        get_copy_data = pgconn.get_copy_data
+        """Collect rows until `at_least` bytes, or a row for `_pieces`, are there or the server has no more.
+
+        Each row is added at once and its memory given back: keeping a block's rows for one join takes three times as
+        long, since every one of them is an object that the garbage collector visits.
+        """
+        pgconn, block, size = self._pgconn, BytesIO(), 0
+        get_copy_data, write = pgconn.get_copy_data, block.write
         while size < at_least:
-            length, data = get_copy_data(1)
+            length, row = get_copy_data(1)
+            if length > BLOCK_BYTES:
+                self._long_row = row
+                break
             if length > 0:
-                parts.append(data)
+                write(row)
                 size += length
             elif length == 0:
                 select.select((pgconn.socket,), (), ())
@@ -65,23 +74,30 @@ class CopyStream:
                 self.ended = True
                 self.rows = finish_copy(pgconn)
                 break
-        return b"".join(parts)
+        return block.getvalue()
+
+    def _pieces(self) -> Iterator[bytes]:
+        """Give the long row, if there is one, copied piece by piece, so that no piece keeps the whole alive."""
+        row, self._long_row = self._long_row, None
+        if row is not None:
+            for start in range(0, len(row), BLOCK_BYTES):
+                yield bytes(row[start : start + BLOCK_BYTES])
 
 
-@contextmanager
-def copy_out(connection: PgConnection, statement: str, doing: str) -> Iterator[CopyStream]:
-    """Run a COPY TO STDOUT; leaving the block early ends the session, since its answer is still under way."""
+def copy_out(connection: PgConnection, statement: str, doing: str) -> CopyStream:
+    """Begin a COPY TO STDOUT. A stream that is left before its end leaves a session that can only be closed.
+
+    Errors: psycopg.Error as the server gives it.
+    """
     stream = CopyStream(connection, doing)
-    try:
-        stream.begin(statement)
-        yield stream
-    finally:
-        if not stream.ended:
-            connection.close()
+    stream.begin(statement)
+    return stream
 
 
 def copy_in(connection: PgConnection, statement: str, blocks: Iterator[bytes]) -> int:
     """Run a COPY FROM STDIN over blocks; give the rows that the server counted.
+
+    The server's refusal of a row is known at the end of the data only: libpq keeps it until then.
 
     Errors: psycopg.Error as the server gives it; whatever the blocks raise, the COPY being refused first.
     """
@@ -92,14 +108,20 @@ def copy_in(connection: PgConnection, statement: str, blocks: Iterator[bytes]) -
             pgconn.put_copy_data(block)
             _flush(pgconn)
     except BaseException:
-        if pgconn.status == pq.ConnStatus.OK:
-            pgconn.put_copy_end(b"the source failed")
-            _flush(pgconn)
-            _drain(pgconn)
+        # What the blocks raised is the reason, even where this side broke as well.
+        with suppress(psycopg.Error):
+            _refuse(pgconn)
         raise
     pgconn.put_copy_end()
     _flush(pgconn)
     return finish_copy(pgconn)
+
+
+def _refuse(pgconn: pq.abc.PGconn) -> None:
+    if pgconn.status == pq.ConnStatus.OK:
+        pgconn.put_copy_end(b"the source failed")
+        _flush(pgconn)
+        _drain(pgconn)
 
 
 def start_copy(pgconn: pq.abc.PGconn, statement: str, expected: pq.ExecStatus) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from zoneinfo import ZoneInfo
 
@@ -9,10 +10,36 @@ from psycopg import sql
 
 from dpone_contract.chunk_plan import Chunk
 from dpone_contract.errors import ColumnsDifferError
+from dpone_contract.manifest import TableName
+from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
 from dpone_runtime.ports.connectors import Column
 
 _WALL_CLOCK = "timestamp without time zone"
 _INSTANT = "timestamp with time zone"
+
+
+@dataclass(frozen=True)
+class ChunkedTable:
+    """One end of a load: the table, the columns in the order of the copy, and how it is cut into chunks."""
+
+    table: TableName
+    columns: tuple[str, ...]
+    chunk_column: Column
+    timezone: str
+
+    @property
+    def name(self) -> str:
+        """The table's quoted name."""
+        return quoted_table(self.table)
+
+    @property
+    def column_list(self) -> str:
+        """The quoted columns."""
+        return ", ".join(map(quoted, self.columns))
+
+    def predicate(self, chunk: Chunk) -> str:
+        """Say in SQL which rows a chunk covers."""
+        return chunk_predicate(self.chunk_column, self.timezone, chunk)
 
 
 def chunk_predicate(column: Column, timezone: str, chunk: Chunk) -> str:
@@ -24,7 +51,9 @@ def chunk_predicate(column: Column, timezone: str, chunk: Chunk) -> str:
     Errors: ColumnsDifferError for a column that days cannot be compared with.
     Source: the design, chunks.
     """
-    lower, upper = (_literal(column, timezone, date.fromisoformat(text)) for text in (chunk.lower, chunk.upper))
+    lower, upper = (
+        _literal(column, timezone, date.fromisoformat(text)) for text in (chunk.lower, chunk.upper)
+    )
     name = sql.Identifier(column.name).as_string(None)
     below = "<=" if chunk.upper_inclusive else "<"
     return f"{name} >= {lower} AND {name} {below} {upper}"

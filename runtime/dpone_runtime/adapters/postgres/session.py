@@ -112,9 +112,7 @@ class PostgresSession:
         begin = self.begin_statements(timedelta(seconds=30))
         try:
             run_batch(self._connection, (*begin, query("ddl_lock", lock=lock_key("ddl"))))
-            found = self._connection.execute(
-                *_call(query("ledger_tables", schema=self._schema))
-            ).fetchone()
+            found = self._connection.execute(*_call(query("ledger_tables", schema=self._schema))).fetchone()
             if found is not None and found[0] != _TABLES:
                 for name in _CREATES if not self._schema_exists() else _CREATES[1:]:
                     self._connection.execute(*_call(query(name)))
@@ -128,7 +126,9 @@ class PostgresSession:
 
     def _schema_exists(self) -> bool:
         # CREATE SCHEMA IF NOT EXISTS asks for CREATE on the database even where the schema is there.
-        found = self._connection.execute("SELECT to_regnamespace(quote_ident(%s))", (self._schema,)).fetchone()
+        found = self._connection.execute(
+            "SELECT to_regnamespace(quote_ident(%s))", (self._schema,)
+        ).fetchone()
         return found is not None and found[0] is not None
 
     def capabilities(self) -> StateCapabilities:

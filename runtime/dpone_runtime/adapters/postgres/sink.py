@@ -8,11 +8,9 @@ import psycopg
 from psycopg import errors
 
 from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError, RowsDifferError
-from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.connect import connect, session_settings, translate
 from dpone_runtime.adapters.postgres.copy import copy_in
-from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
-from dpone_runtime.adapters.postgres.predicate import chunk_predicate
+from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.session import (
     PROTOCOL_IDLE_MS,
     lock_key,
@@ -22,7 +20,7 @@ from dpone_runtime.adapters.postgres.session import (
 )
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.connections import ResolvedConnection
-from dpone_runtime.ports.connectors import Column, CommitUnknownError, LoadReceipt, LoadRequest, RowStream
+from dpone_runtime.ports.connectors import CommitUnknownError, LoadReceipt, LoadRequest, RowStream
 
 _LOCK_WAIT_MS = 5_000
 _NEVER = 0
@@ -34,20 +32,14 @@ class PostgresSink:
     def __init__(
         self,
         connection: ResolvedConnection,
-        table: TableName,
-        columns: tuple[str, ...],
-        chunk_column: Column,
-        timezone: str,
+        chunked: ChunkedTable,
         ledger_schema: str,
         *,
         strict: bool = False,
-        after: Callable[[str], None] = lambda step: None,
+        after: Callable[[str], None],
     ) -> None:
         self._resolved = connection
-        self._table = table
-        self._columns = columns
-        self._chunk_column = chunk_column
-        self._timezone = timezone
+        self._chunked = chunked
         self._schema = ledger_schema
         self._queries = postgres_queries(ledger_schema)
         self._connection = connect(connection, "sink")
@@ -63,7 +55,7 @@ class PostgresSink:
             receipt = self._replace_slice(request, stream, progress)
         except psycopg.Error as error:
             self._roll_back()
-            raise translate(error, f"loading {self._table}") from error
+            raise translate(error, f"loading {self._chunked.table}") from error
         except BaseException:
             self._roll_back()
             raise
@@ -95,8 +87,8 @@ class PostgresSink:
     def _replace_slice(
         self, request: LoadRequest, stream: RowStream, progress: Callable[[int], None]
     ) -> LoadReceipt:
-        where = chunk_predicate(self._chunk_column, self._timezone, request.chunk)
-        table, columns = quoted_table(self._table), ", ".join(map(quoted, self._columns))
+        table, columns = self._chunked.name, self._chunked.column_list
+        where = self._chunked.predicate(request.chunk)
         delete = Statement("delete", f"DELETE FROM {table} WHERE {where}".replace("%", "%%"), {})
         run_batch(self._connection, (delete,))
         self._after("deleted")

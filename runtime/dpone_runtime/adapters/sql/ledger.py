@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 
 from dpone_contract.chunk_plan import RunKey
-from dpone_contract.errors import ChunkBusyError, MappingCampaignBusyError
+from dpone_contract.errors import CampaignBusyError, ChunkBusyError
 from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import (
     Row,
@@ -122,7 +122,7 @@ class SqlLedger:
                 (*opening, query("read_campaign", run_key=run_key), query("find_ledgers"))
             )[len(opening) :]
         except LockTimeoutError as error:
-            raise MappingCampaignBusyError(
+            raise CampaignBusyError(
                 f"campaign {run_key} could not be opened: its locks were held for {OPENING_WAIT.seconds} s",
                 next_step="run it again; if it repeats, look for a long transaction on the target",
                 run_key=run_key,
@@ -188,10 +188,28 @@ class SqlLedger:
                 name = "claim_chunk" if had_chunk else "insert_chunk"
                 values["lease_ttl"] = self._lease_ttl
             writes.append(query(name, **values))
-        rows = self._session.batch((*locks, *writes, query("commit")))[len(locks) : -1]
-        if not all(rows):
+        if not self._write(locks, writes):
             raise StaleRevisionError
         return change
+
+    def _write(self, locks: tuple[Statement, ...], writes: list[Statement]) -> bool:
+        """Write and commit; False where a row's revision had moved, and then nothing is written.
+
+        One write goes together with its COMMIT, since one that matched no row has written nothing. Of two, either may match
+        alone: they are looked at before.
+        """
+        commit = self._queries.statement("commit")
+        try:
+            if len(writes) == 1:
+                return bool(self._session.batch((*locks, *writes, commit))[len(locks)])
+            matched = all(self._session.batch((*locks, *writes))[len(locks) :])
+            self._session.batch((commit if matched else self._queries.statement("rollback"),))
+            return matched
+        except LockTimeoutError as error:
+            raise ChunkBusyError(
+                f"a row or lock of the ledger was held for {TRANSITION_WAIT.seconds} s or more",
+                next_step="look for a long transaction in the ledger's schema",
+            ) from error
 
     def read_campaign(self, run_key: RunKey) -> Campaign | None:
         rows = self._read("read_campaign", run_key=run_key)
@@ -209,7 +227,9 @@ class SqlLedger:
         return {row[0]: ChunkStatus(row[1]) for row in self._read("list_statuses", run_key=run_key)}
 
     def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
-        return tuple(record_from_row(row) for row in self._read("list_failures", run_key=run_key, count=limit))
+        return tuple(
+            record_from_row(row) for row in self._read("list_failures", run_key=run_key, count=limit)
+        )
 
     def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
         rows = self._read("count_statuses", run_key=run_key, round=round_number)

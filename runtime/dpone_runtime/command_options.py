@@ -1,0 +1,43 @@
+"""Options that verbs share, as plain values: light, so that help needs nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+
+
+class OutputFormat(StrEnum):
+    """How a document is written to stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+    MD = "md"
+
+
+@dataclass(frozen=True)
+class IntervalFlags:
+    """What the command line says of the interval; it goes before the environment."""
+
+    start: str | None = None
+    end: str | None = None
+    execution_date: str | None = None
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """Window and campaign options of the command line; None leaves the manifest as it is."""
+
+    column: str | None = None
+    from_: str | None = None
+    to: str | None = None
+    step: str | None = None
+    kind: str | None = None
+    inner_mode: str | None = None
+    parallel_workers: int | None = None
+    max_chunks: int | None = None
+    state_dir: str | None = None
+    backfill_id: str | None = None
+
+    def empty(self) -> bool:
+        """Whether nothing is overridden."""
+        return all(getattr(self, item.name) is None for item in fields(self))
