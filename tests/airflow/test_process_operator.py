@@ -177,7 +177,7 @@ FAILURES = {
         {"FAKE_OUTCOME": to_text(own_outcome().replaced(attempt=ATTEMPT.replaced(try_number=2)))},
         "another try number: 2 instead of 1",
     ),
-    "truncated": ({"FAKE_OUTCOME": to_text(own_outcome())[:-9]}, "malformed"),
+    "truncated": ({"FAKE_OUTCOME": to_text(own_outcome())[:-9]}, "DPONE_OUTCOME_INVALID"),
     "oversize": ({"FAKE_OUTCOME": " " * (OUTCOME_SIZE_LIMIT_BYTES + 5)}, "more than"),
     "killed": ({"FAKE_SIGNAL": 9}, "ended by signal 9"),
     "killed after it had passed": (
