@@ -156,10 +156,12 @@ SELECT run_key, chunk_index, status, revision, round, attempt, owner, lease_expi
   FROM {chunks} WHERE run_key = :run_key AND status = 'failed' ORDER BY chunk_index LIMIT :count
 
 -- name: find_ledgers
--- Every audit schema of this database whose campaigns this user may read.
+-- Every audit schema of this database whose campaigns and chunks this user may read.
 SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_catalog.pg_class k ON k.relnamespace = n.oid AND k.relname = '__dpone__backfill_chunks' AND k.relkind = 'r'
  WHERE c.relname = '__dpone__backfill_campaigns' AND c.relkind = 'r'
    AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')
+   AND has_table_privilege(k.oid, 'SELECT')
  ORDER BY n.nspname
 
 -- name: campaigns_on_target
