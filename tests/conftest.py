@@ -1,7 +1,13 @@
-"""Fixtures that every test may ask for: one embedded PostgreSQL a session, one fresh database a test."""
+"""Fixtures that every test may ask for: one embedded PostgreSQL a session, one fresh database a test.
 
+The databases are on the embedded server, or on the one that DPONE_TEST_POSTGRES_DSN (a URI of a superuser) names.
+"""
+
+import os
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -17,11 +23,36 @@ def postgres() -> Iterator[EmbeddedPostgres]:
         yield server
 
 
-@pytest.fixture
-def database(postgres: EmbeddedPostgres) -> Iterator[str]:
-    """The URI of an empty database of this test, dropped afterwards with whatever session is still on it."""
+@pytest.fixture(scope="session")
+def server_uri(request: pytest.FixtureRequest) -> str:
+    """The URI of a superuser on the server that tests create their databases on."""
+    named = os.environ.get("DPONE_TEST_POSTGRES_DSN")
+    uri: str = named or request.getfixturevalue("postgres").uri()
+    return uri
+
+
+@contextmanager
+def created_database(server_uri: str) -> Iterator[str]:
+    """The URI of an empty database, dropped afterwards with whatever session is still on it."""
     name = f"test_{uuid.uuid4().hex}"
-    postgres.create_database(name)
-    yield postgres.uri(name)
-    with psycopg.connect(postgres.uri(), autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    with psycopg.connect(server_uri, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    try:
+        yield urlsplit(server_uri)._replace(path=f"/{name}").geturl()
+    finally:
+        with psycopg.connect(server_uri, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def database(server_uri: str) -> Iterator[str]:
+    """The URI of an empty database of this test."""
+    with created_database(server_uri) as uri:
+        yield uri
+
+
+@pytest.fixture(scope="module")
+def shared_database(server_uri: str) -> Iterator[str]:
+    """The URI of a database that the tests of one module share, each leaving it empty."""
+    with created_database(server_uri) as uri:
+        yield uri

@@ -1,0 +1,16 @@
+"""The ledger in PostgreSQL, over one session a coordinator."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.ledger_suite import LedgerConformance
+from tests.conformance.postgres_backend import PostgresBackend, postgres_backend
+
+__all__ = ["postgres_backend"]
+
+
+class TestPostgresLedger(LedgerConformance):
+    @pytest.fixture
+    def backend(self, postgres_backend: PostgresBackend) -> Iterator[PostgresBackend]:
+        return postgres_backend

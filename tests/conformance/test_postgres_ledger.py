@@ -1,0 +1,354 @@
+"""What only the ledger in PostgreSQL can get wrong: creation, privileges, locks, plans of its queries."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from dpone_contract.errors import ConnectionFailedError, LedgerMissingError, OverlapError, SessionUnsafeError
+from dpone_runtime.adapters.postgres.session import PostgresSession, lock_key
+from dpone_runtime.domain.event import EventKind
+from dpone_runtime.services.open_campaign import Opening, open_campaign
+from tests.campaign_factories import RUN_KEY, make_campaign, make_plan
+from tests.conformance.ledger_suite import claims_of, overlapping
+from tests.conformance.postgres_backend import (
+    SCHEMA,
+    PostgresBackend,
+    opened_ledger,
+    postgres_backend,
+    resolved,
+)
+from tests.waiting import wait_until
+
+__all__ = ["postgres_backend"]
+
+MANY_CHUNKS = 20_000
+
+
+@pytest.fixture
+def stranger(database: str) -> Iterator[str]:
+    """The URI of a user of the test's database who owns nothing and may create nothing."""
+    name = f"stranger_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'pw'").format(sql.Identifier(name)))
+        admin.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+        parts = urlsplit(database)
+        yield parts._replace(netloc=f"{name}:pw@{parts.hostname}:{parts.port}").geturl()
+        admin.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(sql.Identifier(name)))
+        admin.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(name)))
+
+
+def name_of(uri: str) -> sql.Identifier:
+    return sql.Identifier(str(urlsplit(uri).username))
+
+
+def plan_of(backend: PostgresBackend, text: bytes, values: dict[str, object]) -> list[dict[str, object]]:
+    """The nodes of a statement's plan."""
+    (document,) = backend.admin.execute(b"EXPLAIN (FORMAT JSON) " + text, values).fetchone() or ("[]",)
+    found = json.loads(document) if isinstance(document, str) else document
+
+    def nodes(node: dict[str, object]) -> list[dict[str, object]]:
+        children = node.get("Plans", [])
+        assert isinstance(children, list)
+        return [node, *(below for child in children for below in nodes(child))]
+
+    return nodes(found[0]["Plan"])
+
+
+# Creation.
+
+
+def test_twelve_sessions_create_one_ledger_at_once(database):
+    together = threading.Barrier(12)
+
+    def create(_: int) -> bool:
+        with opened_ledger(database) as ledger:
+            assert not ledger.exists()
+            together.wait(30)
+            ledger.ensure_schema()
+            return ledger.exists()
+
+    with ThreadPoolExecutor(12) as pool:
+        assert [True] * 12 == list(pool.map(create, range(12)))
+
+
+def test_ensuring_twice_keeps_what_is_there(postgres_backend):
+    open_campaign(postgres_backend.ledger, make_campaign())
+    postgres_backend.second.ensure_schema()
+    assert postgres_backend.second.read_campaign(RUN_KEY) is not None
+
+
+def test_a_half_created_ledger_is_completed(postgres_backend):
+    postgres_backend.run("DROP TABLE {events}")
+    assert not postgres_backend.ledger.exists()
+    postgres_backend.ledger.ensure_schema()
+    assert postgres_backend.ledger.exists()
+
+
+def test_a_user_who_may_not_create_is_told_what_to_do(database, stranger):
+    with opened_ledger(stranger, "audit") as ledger:
+        with pytest.raises(LedgerMissingError) as refusal:
+            ledger.ensure_schema()
+        assert "CREATE" in refusal.value.next_step
+        assert "audit" in refusal.value.message
+        assert not ledger.exists()
+
+
+def test_a_user_needs_no_create_where_the_ledger_is_there(database, stranger):
+    with opened_ledger(database, "audit") as ledger:
+        ledger.ensure_schema()
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute(sql.SQL("GRANT USAGE ON SCHEMA audit TO {}").format(name_of(stranger)))
+        for rights in ("ALL ON ALL TABLES", "USAGE ON ALL SEQUENCES"):
+            admin.execute(sql.SQL(f"GRANT {rights} IN SCHEMA audit TO {{}}").format(name_of(stranger)))
+    with opened_ledger(stranger, "audit") as ledger:
+        ledger.ensure_schema()
+        assert Opening.CREATED is open_campaign(ledger, make_campaign()).how
+
+
+def test_a_user_who_may_create_in_the_schema_needs_no_more(database, stranger):
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute("CREATE SCHEMA audit")
+        admin.execute(sql.SQL("GRANT USAGE, CREATE ON SCHEMA audit TO {}").format(name_of(stranger)))
+    with opened_ledger(stranger, "audit") as ledger:
+        ledger.ensure_schema()
+        assert ledger.exists()
+
+
+# Several ledgers in one database.
+
+
+def test_an_overlap_is_seen_in_every_audit_schema(database):
+    with opened_ledger(database, "audit_a") as one, opened_ledger(database, "audit_b") as other:
+        one.ensure_schema()
+        other.ensure_schema()
+        open_campaign(one, make_campaign())
+        with pytest.raises(OverlapError) as refusal:
+            open_campaign(other, overlapping())
+        assert "audit_a" in refusal.value.where
+
+
+def test_a_campaign_of_the_same_key_in_another_ledger_overlaps(database):
+    with opened_ledger(database, "audit_a") as one, opened_ledger(database, "audit_b") as other:
+        one.ensure_schema()
+        other.ensure_schema()
+        open_campaign(one, make_campaign())
+        with pytest.raises(OverlapError):
+            open_campaign(other, make_campaign())
+
+
+@pytest.mark.parametrize(
+    "granted",
+    [
+        "",
+        "GRANT USAGE ON SCHEMA closed TO {}",
+        "GRANT USAGE ON SCHEMA closed TO {}; GRANT SELECT ON closed.__dpone__backfill_campaigns TO {}",
+    ],
+)
+def test_a_ledger_that_this_user_may_not_read_is_skipped(database, stranger, granted):
+    with opened_ledger(database, "closed") as ledger:
+        ledger.ensure_schema()
+        open_campaign(ledger, make_campaign())
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute("CREATE SCHEMA audit")
+        admin.execute(sql.SQL("GRANT USAGE, CREATE ON SCHEMA audit TO {}").format(name_of(stranger)))
+        if granted:
+            admin.execute(sql.SQL(granted).format(*[name_of(stranger)] * granted.count("{}")))
+    with opened_ledger(stranger, "audit") as ledger:
+        ledger.ensure_schema()
+        assert Opening.CREATED is open_campaign(ledger, overlapping()).how
+
+
+# Locks.
+
+
+def test_lock_keys_are_64_bit_digests_of_purpose_and_scope():
+    keys = {
+        lock_key(purpose, schema, run_key, index)
+        for purpose in ("transition", "close", "chunk", "fence", "target")
+        for schema in ("a", "b")
+        for run_key in ("one", "two")
+        for index in range(1, 50)
+    }
+    assert 5 * 2 * 2 * 49 == len(keys)
+    assert all(-(2**63) <= key < 2**63 for key in keys)
+    assert any(key < 0 for key in keys)
+    # Pinned: two releases at work on one campaign must meet at the same lock.
+    assert -1683028380908918593 == lock_key("chunk", "dpone_audit", "flights-history", 7)
+    assert lock_key("chunk", "a", "b:c") != lock_key("chunk", "a:b", "c")
+
+
+def test_a_negative_lock_key_finds_its_holder(postgres_backend):
+    claims = claims_of(postgres_backend.ledger)
+    open_campaign(postgres_backend.ledger, make_campaign())
+    signs = set()
+    for index in range(1, 6):
+        record = claims.claim(index).record
+        hold = postgres_backend.hold_chunk(record)
+        signs.add(lock_key("chunk", SCHEMA, RUN_KEY, index) < 0)
+        assert 1 == postgres_backend.ledger.end_holders(RUN_KEY, index)
+        assert hold.ended()
+    assert {True, False} == signs
+
+
+def test_only_sessions_of_dpone_are_ended(postgres_backend):
+    lock = lock_key("chunk", SCHEMA, RUN_KEY, 1)
+    with psycopg.connect(postgres_backend.uri, application_name="psql") as foreign:
+        foreign.execute("SELECT pg_advisory_xact_lock(%s)", (lock,))
+        assert 0 == postgres_backend.ledger.end_holders(RUN_KEY, 1)
+        foreign.execute("SELECT 1")
+
+
+def test_a_waiter_for_a_chunk_is_not_its_holder(postgres_backend):
+    take = "SELECT pg_advisory_xact_lock(%s)"
+    key = (lock_key("chunk", SCHEMA, RUN_KEY, 1),)
+    waiting = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with (
+        psycopg.connect(postgres_backend.uri, application_name="psql") as holder,
+        psycopg.connect(postgres_backend.uri, application_name="dpone sink") as waiter,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        holder.execute(take, key)
+        taken = pool.submit(waiter.execute, take, key)
+        wait_until(lambda: postgres_backend.admin.execute(waiting).rowcount == 1)
+        assert 0 == postgres_backend.ledger.end_holders(RUN_KEY, 1)
+        holder.rollback()
+        assert 1 == taken.result(30).rowcount
+
+
+def test_a_fence_knows_that_its_session_was_ended(postgres_backend):
+    with postgres_backend.ledger.fence(RUN_KEY) as fence:
+        assert fence.held()
+        postgres_backend.admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dpone fence'"
+        )
+        assert not fence.held()
+    with postgres_backend.second.fence(RUN_KEY):
+        pass
+
+
+def test_a_transaction_pooler_is_refused_by_name(postgres_backend, monkeypatch):
+    backends = iter(range(10))
+    monkeypatch.setattr("dpone_runtime.adapters.postgres.session._backend", lambda _: next(backends))
+    with (
+        pytest.raises(SessionUnsafeError, match="transaction-pooling"),
+        postgres_backend.ledger.fence(RUN_KEY),
+    ):
+        pytest.fail("a fence through a pooler")
+
+
+def test_protocol_transactions_bound_their_waits_and_leave_the_session_as_it_was(postgres_backend):
+    session = PostgresSession(resolved(postgres_backend.uri), SCHEMA)
+    show = session.queries.statement("clock").__class__(
+        "show",
+        "SELECT current_setting('lock_timeout'), current_setting('idle_in_transaction_session_timeout'), "
+        "current_setting('synchronous_commit'), current_setting('statement_timeout')",
+        {},
+    )
+    inside = session.batch((*session.begin_statements(timedelta(seconds=15)), show))[-1]
+    session.batch((session.queries.statement("rollback"),))
+    assert [("15s", "10s", "on", "0")] == inside
+    assert [("0", "0", "on", "0")] == session.batch((show,))[-1]
+    session.close()
+
+
+# Plans.
+
+
+def test_no_statement_of_the_protocol_reads_all_chunks(postgres_backend):
+    run_key, backend = RUN_KEY, postgres_backend
+    open_campaign(backend.ledger, make_campaign(make_plan(MANY_CHUNKS)))
+    backend.run(
+        "INSERT INTO {chunks} (run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at, "
+        "idempotency_key, lower_bound, upper_bound) SELECT %(run_key)s, i, "
+        "CASE WHEN i %% 1000 = 0 THEN 'running' WHEN i %% 900 = 0 THEN 'failed' ELSE 'committed' END, "
+        "2, 1, 1, 'o', CASE WHEN i %% 1000 = 0 THEN clock_timestamp() + interval '1 min' END, 'k', 'a', 'b' "
+        "FROM generate_series(1, 20000) i",
+        run_key=run_key,
+    )
+    backend.run("ANALYZE {chunks}")
+    claim = dict.fromkeys(
+        [
+            "status",
+            "idempotency_key",
+            "lower_bound",
+            "upper_bound",
+            "dag_run_id",
+            "event_kind",
+            "event_detail",
+            "event_owner",
+        ],
+        "x",
+    )
+    common = {"run_key": run_key, "chunk_index": 1000, "revision": 2, "round": 1, "attempt": 1, "owner": "o"}
+    further = {
+        "lease_ttl": timedelta(seconds=90),
+        "rows_extracted": 1,
+        "rows_loaded": 1,
+        "content_digest": None,
+    }
+    values = {
+        **claim,
+        **common,
+        **further,
+        "detail": "x",
+        "error_code": None,
+        "error_message": None,
+        "has_finished": True,
+        "count": 5,
+        "first": 10,
+        "last": 20,
+    }
+    names = [
+        "read_chunk",
+        "count_live",
+        "insert_chunk",
+        "claim_chunk",
+        "end_chunk",
+        "guard_chunk",
+        "complete_chunk",
+        "renew_chunk",
+        "claimed_chunks",
+        "list_failures",
+        "committed_chunks",
+    ]
+    for name in names:
+        statement = backend.queries.statement(name)
+        scans = [
+            node
+            for node in plan_of(backend, statement.text.encode(), values)
+            if node.get("Relation Name") == "__dpone__backfill_chunks"
+        ]
+        assert all(node["Node Type"] != "Seq Scan" for node in scans), name
+        assert scans, name
+
+
+# Errors.
+
+
+def test_a_server_that_is_away_is_a_connection_that_failed():
+    with (
+        pytest.raises(ConnectionFailedError) as failure,
+        opened_ledger("postgresql://dpone:hunter2@127.0.0.1:1/x"),
+    ):
+        pytest.fail("connected")
+    assert "hunter2" not in str(failure.value)
+    assert failure.value.__cause__ is None
+
+
+def test_a_refused_row_of_the_ledger_writes_no_event(postgres_backend):
+    open_campaign(postgres_backend.ledger, make_campaign())
+    postgres_backend.run("ALTER TABLE {chunks} ADD CHECK (chunk_index < 3)")
+    with pytest.raises(Exception, match="violates check constraint"):
+        claims_of(postgres_backend.ledger).claim(3)
+    assert [EventKind.OPENED] == [event.kind for event in postgres_backend.events()]
+    assert claims_of(postgres_backend.ledger).claim(1).request is not None
