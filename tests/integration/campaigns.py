@@ -1,36 +1,32 @@
-"""A small campaign to break: ten days of twenty rows in one database, a manifest, `dpone` as child processes, the ledger."""
+"""A small campaign to break: ten days of twenty rows in one database, manifests for them, runs on them, the ledger."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 import psycopg
 
+from dpone_contract.environment import EnvVar
 from dpone_contract.manifest_text import parse_manifest
-from dpone_contract.mapping_item import MappingItem, mapping_item
+from dpone_contract.mapping_item import MappingItem, dump_item, mapping_item
 from dpone_contract.mapping_policy import MappingLimits, MappingMode, MappingPolicy
-from dpone_contract.outcome import RunOutcome, parse_outcome
-from dpone_contract.process import Process, build_process, plan_campaign
-from tests.integration.fault_lane import FAULTS_VARIABLE, RELEASE
-from tests.waiting import wait_until
+from dpone_contract.process import Process, build_process, encode_process, plan_campaign, process_digest
+from dpone_contract.run_identity import RunIdentity, dump_run_identity
+from tests.integration.child_runs import Finished, Run
+from tests.integration.fault_lane import FAULTS_VARIABLE
 
 FIRST_DAY = date(2013, 1, 1)
 DAYS = 10
 ROWS_A_DAY = 20
 STALE_ROWS_A_DAY = 3
-MARK = "DPONE_TEST_MARK"
 DPONE = Path(sys.executable).with_name("dpone")
+PYTHONPATH = os.pathsep.join(path for path in sys.path if path)
 
 # NULL beside the empty string, text that COPY's text format would have to escape, negative and large numbers.
 SOURCE = f"""
@@ -80,125 +76,6 @@ sink:
 def day(chunk_index: int) -> date:
     """The day that a chunk of a window from the first day on covers."""
     return FIRST_DAY + timedelta(days=chunk_index - 1)
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A command that has ended. `outcome` is the document that it wrote, None where it wrote none."""
-
-    exit_code: int
-    stdout: str
-    stderr: str
-    outcome: RunOutcome | None
-
-    @property
-    def output(self) -> str:
-        """Both streams."""
-        return self.stdout + self.stderr
-
-    @property
-    def error_code(self) -> str | None:
-        """The code of the outcome's error."""
-        return self.outcome.error.code if self.outcome and self.outcome.error else None
-
-
-class Run:
-    """One `dpone` in a session of its own; its lanes carry the same mark in their environment."""
-
-    def __init__(
-        self, arguments: Sequence[str], environ: Mapping[str, str], folder: Path, faults: Path | None
-    ) -> None:
-        self.mark = uuid.uuid4().hex
-        self.folder = folder
-        self._faults = faults
-        self._outcome_path = folder / "outcome.json"
-        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                arguments,
-                env={**environ, MARK: self.mark, "DPONE_OUTCOME_PATH": str(self._outcome_path)},
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-            )
-
-    @property
-    def _stdout(self) -> Path:
-        return self.folder / "stdout"
-
-    @property
-    def _stderr(self) -> Path:
-        return self.folder / "stderr"
-
-    def stderr(self) -> str:
-        """What it has said so far."""
-        return self._stderr.read_text(encoding="utf-8")
-
-    def ended(self) -> bool:
-        """Whether the command itself has ended."""
-        return self.process.poll() is not None
-
-    def finish(self, timeout: float = 60) -> Finished:
-        """Wait for its end."""
-        try:
-            exit_code = self.process.wait(timeout)
-        except subprocess.TimeoutExpired as error:
-            raise AssertionError(f"dpone did not end within {timeout} s: {self.stderr()}") from error
-        outcome = None
-        if self._outcome_path.exists():
-            outcome = parse_outcome(self._outcome_path.read_bytes())
-        return Finished(exit_code, self._stdout.read_text(encoding="utf-8"), self.stderr(), outcome)
-
-    def wait_for(self, step: str, chunk_index: int) -> int:
-        """Wait until a fault was reached; give the lane's process id."""
-        assert self._faults is not None
-        reached = self._faults / f"{step}.{chunk_index}"
-        wait_until(lambda: reached.exists() or self.ended(), 60, f"{step} of chunk {chunk_index}")
-        assert reached.exists(), f"dpone ended before {step} of chunk {chunk_index}: {self.stderr()}"
-        lane: int = json.loads(reached.read_text(encoding="utf-8"))["lane"]
-        return lane
-
-    def wait_for_words(self, words: str) -> None:
-        """Wait until it has said something on stderr."""
-        wait_until(lambda: words in self.stderr() or self.ended(), 60, f"{words!r} on stderr")
-        assert words in self.stderr()
-
-    def release(self) -> None:
-        """Let held lanes go on."""
-        assert self._faults is not None
-        (self._faults / RELEASE).touch()
-
-    def signal(self, number: signal.Signals) -> None:
-        """Signal the command alone."""
-        os.kill(self.process.pid, number)
-
-    def signal_group(self, number: signal.Signals) -> None:
-        """Signal its process group, as a terminal does for Ctrl-C."""
-        os.killpg(self.process.pid, number)
-
-    def processes(self) -> list[int]:
-        """Give every process that carries the mark, zombies aside."""
-        found = []
-        for process in psutil.process_iter(["pid", "status"]):
-            with suppress(psutil.Error, OSError):
-                marked = process.environ().get(MARK) == self.mark
-                if marked and process.info["status"] != psutil.STATUS_ZOMBIE:
-                    found.append(process.info["pid"])
-        return found
-
-    def wait_until_nothing_is_left(self) -> None:
-        """Wait until neither the command nor a lane of it exists."""
-        wait_until(lambda: not self.processes(), 20, "the end of every process of the run")
-
-    def kill(self) -> None:
-        """End whatever is left, whatever its state."""
-        if not self.ended():
-            self.process.kill()
-            self.process.wait(20)
-        for pid in self.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
 
 
 class History:
@@ -350,16 +227,27 @@ class History:
         folder = self.folder / f"run-{len(self.runs) + 1}"
         folder.mkdir()
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("DPONE_")}
-        told = {**inherited, **self.environ, **(environ or {})}
+        told = {**inherited, "PYTHONPATH": PYTHONPATH, **self.environ, **(environ or {})}
         command = [str(DPONE)]
         if faults is not None:
             (folder / "faults.json").write_text(json.dumps(faults), encoding="utf-8")
             told[FAULTS_VARIABLE] = str(folder)
-            told["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
             command = [sys.executable, "-m", "tests.integration.run_with_faults"]
         run = Run([*command, *arguments], told, folder, folder if faults is not None else None)
         self.runs.append(run)
         return run
+
+    def start_item(
+        self,
+        process: Process,
+        item_index: int = 0,
+        *,
+        faults: Sequence[tuple[str, int, str]] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Start one mapped item as Airflow does."""
+        told = {**item_environ(process, items_of(process)[item_index]), **(environ or {})}
+        return self.start("run", "--process", encode_process(process), environ=told, faults=faults)
 
     def run(
         self,
@@ -375,6 +263,25 @@ class History:
         for run in self.runs:
             run.kill()
         self._connection.close()
+
+
+def item_environ(process: Process, item: MappingItem) -> dict[str, str]:
+    """Give what the provider writes for one mapped item: the item, the run's identity, the attempt."""
+    identity = RunIdentity(
+        release="2013.1",
+        deployment="test",
+        workload="history",
+        process=process.name,
+        pack_fingerprint="sha256:" + "0" * 64,
+        process_digest=process_digest(process),
+    )
+    return {
+        EnvVar.MAPPING_ITEM.value: dump_item(item),
+        EnvVar.RUN_IDENTITY.value: dump_run_identity(identity),
+        EnvVar.DAG_ID.value: "history",
+        EnvVar.DAG_RUN_ID.value: "manual__1",
+        EnvVar.TRY_NUMBER.value: "1",
+    }
 
 
 def items_of(process: Process) -> tuple[MappingItem, ...]:
