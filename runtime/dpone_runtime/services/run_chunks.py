@@ -156,7 +156,7 @@ class Coordinator:
                 self._turn()
         finally:
             self._end_everything()
-        begun = skipped + self.report.committed + len(self.report.failures)
+        begun = self.report.skipped + self.report.committed + len(self.report.failures)
         self.report.left = max(0, selected - begun)
         return self.report
 
