@@ -10,7 +10,7 @@ import typer
 
 from dpone_contract.chunk_plan import ChunkPlan
 from dpone_runtime.domain.chunk_record import ChunkRecord
-from dpone_runtime.services.run_chunks import Failure, RunReport
+from dpone_runtime.services.run_report import Failure, RunReport
 
 LINE_EVERY = timedelta(seconds=5)
 _REDRAW_EVERY = timedelta(milliseconds=200)

@@ -24,7 +24,7 @@ from dpone_contract.process import CampaignPlan, Process, process_digest
 from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.run_context import RunContext
 from dpone_runtime.services.run_campaign import CampaignRun
-from dpone_runtime.services.run_chunks import RunReport
+from dpone_runtime.services.run_report import RunReport
 
 
 def exit_code_of(report: RunReport) -> ExitCode:

@@ -16,7 +16,8 @@ from dpone_runtime.ports.lanes import LanePool
 from dpone_runtime.ports.ledger import CampaignLedger, Fence
 from dpone_runtime.services.chunk_claims import ChunkClaims
 from dpone_runtime.services.open_campaign import OpenedCampaign, Opening, complete_campaign, open_campaign
-from dpone_runtime.services.run_chunks import Coordinator, RunObserver, RunReport
+from dpone_runtime.services.run_chunks import Coordinator
+from dpone_runtime.services.run_report import RunObserver, RunReport
 
 _PAGE = 10_000
 

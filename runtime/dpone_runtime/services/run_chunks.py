@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, assert_never
 
@@ -29,6 +29,7 @@ from dpone_runtime.ports.connectors import LoadRequest
 from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId, LanePool
 from dpone_runtime.ports.ledger import Fence
 from dpone_runtime.services.chunk_claims import ChunkClaims, RenewalVerdict
+from dpone_runtime.services.run_report import Failure, RunObserver, RunReport
 
 TICK = timedelta(milliseconds=500)
 LOOK_AGAIN = timedelta(seconds=2)
@@ -43,54 +44,6 @@ class Clock(Protocol):
 
     def __call__(self) -> timedelta:
         """Give the time since some fixed moment."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A chunk that did not commit, and why; `infrastructure` tells ownership and machinery from data."""
-
-    chunk_index: int
-    attempt: int
-    code: str
-    message: str
-    next_step: str | None
-    infrastructure: bool
-
-
-@dataclass
-class RunReport:
-    """Counters of one run. `left` counts selected chunks that were never begun."""
-
-    selected: int = 0
-    skipped: int = 0
-    committed: int = 0
-    left: int = 0
-    rows_extracted: int = 0
-    rows_loaded: int = 0
-    bytes_moved: int = 0
-    failures: list[Failure] = field(default_factory=list)
-    stopped: bool = False
-    interrupted: bool = False
-    busy: tuple[int, ...] = ()
-
-
-class RunObserver(Protocol):
-    """Whom the coordinator tells what happens; progress and logs are theirs."""
-
-    def committed(self, record: ChunkRecord, rows: int, bytes_moved: int) -> None:
-        """A chunk's rows are in the target."""
-
-    def failed(self, failure: Failure) -> None:
-        """A chunk did not commit."""
-
-    def moved(self, bytes_moved: int) -> None:
-        """Bytes on their way to the target, not committed yet."""
-
-    def waiting(self, reason: str) -> None:
-        """Nothing can be done at this moment, and why."""
-
-    def tick(self, running: int, report: RunReport) -> None:
-        """Called at least twice a second."""
 
 
 @dataclass
@@ -166,7 +119,7 @@ class Coordinator:
         return not self._blocked and (self._next is not None or bool(self._busy))
 
     def _turn(self) -> None:
-        if self._stop_requested() and not self._blocked:
+        if self._stop_requested() and not self.report.interrupted:
             self.report.interrupted = self._blocked = True
             self._stop_at = self._clock() + STOP_GRACE
             if self._active:
@@ -204,24 +157,25 @@ class Coordinator:
                     assert_never(claim.verdict)
 
     def _take_index(self) -> int | None:
+        """Give the chunk to try next; None while there is nothing to do but wait.
+
+        Errors: ChunkBusyError after the longest useful wait.
+        """
+        if self._clock() < self._look_at:
+            return None
+        waited = self._clock() - self._busy_since if self._busy_since is not None else timedelta()
+        if waited > BUSY_WAIT and self._busy and not self._active:
+            self.report.busy = tuple(self._busy)
+            raise ChunkBusyError(
+                f"{len(self._busy)} chunks are still held by other runs after {BUSY_WAIT.seconds} s, "
+                f"the first is chunk {self._busy[0]}",
+                next_step="see with `dpone backfill status MANIFEST` who is at work, then run this again",
+                chunk_index=self._busy[0],
+            )
         if self._next is not None:
             index, self._next = self._next, next(self._pending, None)
             return index
-        if self._busy and self._clock() >= self._look_at:
-            if (
-                self._busy_since is not None
-                and self._clock() - self._busy_since > BUSY_WAIT
-                and not self._active
-            ):
-                self.report.busy = tuple(self._busy)
-                raise ChunkBusyError(
-                    f"{len(self._busy)} chunks are still held by other runs after {BUSY_WAIT.seconds} s, "
-                    f"the first is chunk {self._busy[0]}",
-                    next_step="see with `dpone backfill status MANIFEST` who is at work, then run this again",
-                    chunk_index=self._busy[0],
-                )
-            return self._busy.popleft()
-        return None
+        return self._busy.popleft() if self._busy else None
 
     def _put_back(self, index: int, verdict: ClaimVerdict) -> None:
         self._busy.append(index)
@@ -233,7 +187,8 @@ class Coordinator:
                 else f"chunk {index} is held by another run"
             )
             self._observer.waiting(f"{why}; looking again for up to {BUSY_WAIT.seconds} s")
-        if self._next is None:
+        # Of busy chunks the next one may be free; where too many are at work, none is.
+        if self._next is None or verdict is ClaimVerdict.NOT_NOW:
             self._look_at = self._clock() + LOOK_AGAIN
 
     def _send(self, record: ChunkRecord | None, request: LoadRequest | None) -> None:
@@ -260,6 +215,7 @@ class Coordinator:
                     self._ended(
                         lane, ChunkLeaseLostError("the lease lapsed or another attempt took the chunk")
                     )
+                    self._replace_lane()
         if self._fence is not None and now - self._fence_checked_at >= RENEW_EVERY:
             self._fence_checked_at = now
             if not self._fence.held():
@@ -321,6 +277,9 @@ class Coordinator:
             raise LaneLostError(
                 f"lanes keep ending: {event.message}", next_step="look for an out-of-memory kill at this time"
             )
+        self._replace_lane()
+
+    def _replace_lane(self) -> None:
         if self._work_left() and not self._blocked:
             self._opening.add(self._lanes.start())
 
@@ -348,11 +307,14 @@ class Coordinator:
         self, record: ChunkRecord, reason: LaneLostError | ChunkLeaseLostError | InterruptedRunError
     ) -> None:
         row = self._claims.read_back(record)
+        if row is None and isinstance(reason, InterruptedRunError):
+            if self._claims.release(record, "interrupted"):
+                return
+            # The row is not ours to release: the commit may have come in since it was read.
+            row = self._claims.read_back(record)
         if row is not None:
             self._count(record, row.rows_extracted or 0, row.rows_loaded or 0, 0)
-        elif isinstance(reason, InterruptedRunError):
-            self._claims.release(record, "interrupted")
-        else:
+        elif not isinstance(reason, InterruptedRunError):
             kind = (
                 LaneEventKind.LEASE_LOST if isinstance(reason, ChunkLeaseLostError) else LaneEventKind.FAILED
             )
@@ -367,10 +329,15 @@ class Coordinator:
 
     def _fail(self, record: ChunkRecord, event: LaneEvent) -> None:
         """Record a failure where the row is still ours; a row that is not tells that the lease was lost."""
-        self._blocked = True
         code, message = event.code or LaneLostError.code.value, event.message
         if event.kind is LaneEventKind.LEASE_LOST or not self._claims.fail(record, code, message):
+            row = self._claims.read_back(record)
+            if row is not None:
+                # A COMMIT without an answer was still under way.
+                self._count(record, row.rows_extracted or 0, row.rows_loaded or 0, 0)
+                return
             code = ChunkLeaseLostError.code.value
+        self._blocked = True
         infrastructure = error_class(code).exit_code is ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
         failure = Failure(record.chunk_index, record.attempt, code, message, event.next_step, infrastructure)
         self.report.failures.append(failure)
@@ -386,6 +353,7 @@ class Coordinator:
 
     def _end_everything(self) -> None:
         """Leave no lane, and no claim that nobody works on, however the run ends."""
+        self._blocked = True
         try:
             if self._active:
                 self._interrupt_active()
