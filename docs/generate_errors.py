@@ -1,0 +1,81 @@
+"""Writes `docs/errors.md` from the error classes of `dpone_contract.errors`: their docstrings are the catalogue.
+
+Run it with `python docs/generate_errors.py` in an environment that has `dpone_contract`; a test compares file and classes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from dpone_contract.errors import authoring, campaign, database, handover, mapping, root
+from dpone_contract.errors.codes import ExitCode
+from dpone_contract.errors.root import DponeError
+
+PAGE = Path(__file__).with_name("errors.md")
+
+_GROUPS: tuple[tuple[str, ModuleType], ...] = (
+    ("What people write", authoring),
+    ("Connections, tables and columns", database),
+    ("Campaigns, chunks and lanes", campaign),
+    ("Mapping onto Airflow tasks", mapping),
+    ("Between builder, Airflow and run", handover),
+    ("Everything else", root),
+)
+
+_HEAD = """\
+# Errors
+
+Generated from the classes in `dpone_contract.errors` by `docs/generate_errors.py`; do not edit.
+
+An error has a stable code, which never changes its meaning. It is shown as three lines on stderr:
+
+```
+error DPONE_BACKFILL_CAMPAIGN_MISSING: the ledger has no campaign orders-2024
+  at: schema dpone_audit of connection target_db
+  next: begin it with `dpone backfill run orders.yaml --execute`, or check window and overrides
+```
+
+With `--format json` the same stands in the outcome's `error`, as a document of schema `dpone.error.v1` with `code`, `message`,
+`where`, `next_step` and `fields`. No error holds a predicate, a row value, a credential or a connection string. Exit codes are
+those of [running.md](running.md#exit-codes).
+"""
+
+
+def error_classes(module: ModuleType) -> list[type[DponeError]]:
+    """Give the error classes that a module defines, in its order, the root left out."""
+    found = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, DponeError)]
+    return [kind for kind in found if kind.__module__ == module.__name__ and kind is not DponeError]
+
+
+def render_errors() -> str:
+    """Give the whole page."""
+    parts = [_HEAD]
+    for title, module in _GROUPS:
+        parts.append(f"## {title}\n")
+        parts += [_entry(kind) for kind in error_classes(module)]
+    return "\n".join(parts)
+
+
+def _entry(kind: type[DponeError]) -> str:
+    what, _, advice = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")
+    retry, _, step = " ".join(advice.split()).removeprefix("Retry: ").partition(" Do: ")
+    if not what or not retry or not step:
+        raise ValueError(f"{kind.__name__}: the docstring does not say what happened, `Retry:` and `Do:`")
+    exit_code = ExitCode(kind.exit_code)
+    return (
+        f"### {kind.code.value}\n\n{' '.join(what.split())}\n\n"
+        f"- **Retry**: {retry}\n- **Do**: {step}\n- **Exit code**: {int(exit_code)}\n"
+    )
+
+
+def main() -> None:
+    """Write the page and say where."""
+    PAGE.write_text(render_errors(), encoding="utf-8")
+    sys.stdout.write(f"wrote {PAGE}\n")
+
+
+if __name__ == "__main__":
+    main()
