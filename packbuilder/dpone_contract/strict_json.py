@@ -31,7 +31,8 @@ def _parse(
 ) -> object:
     try:
         return json.loads(
-            text,
+            # Decoded here, since json.loads would take UTF-16 and a byte order mark too.
+            text.decode() if isinstance(text, bytes) else text,
             object_pairs_hook=_require_unique,
             parse_constant=_refuse_constant,
             parse_float=read_float,

@@ -40,6 +40,10 @@ def test_plain_values_are_read(parse, text, value):
         "[" * 100_000,
         '{"a":' * 100_000,
         b"\xff",
+        "\ufeff{}",
+        b"\xef\xbb\xbf{}",
+        "{}".encode("utf-16"),
+        "{}".encode("utf-32-le"),
         "1 2",
     ],
 )
