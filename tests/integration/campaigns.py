@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -18,15 +15,12 @@ from dpone_contract.mapping_item import MappingItem, dump_item, mapping_item
 from dpone_contract.mapping_policy import MappingLimits, MappingMode, MappingPolicy
 from dpone_contract.process import Process, build_process, encode_process, plan_campaign, process_digest
 from dpone_contract.run_identity import RunIdentity, dump_run_identity
-from tests.integration.child_runs import Finished, Run
-from tests.integration.fault_lane import FAULTS_VARIABLE
+from tests.integration.child_runs import Fault, Finished, Run
 
 FIRST_DAY = date(2013, 1, 1)
 DAYS = 10
 ROWS_A_DAY = 20
 STALE_ROWS_A_DAY = 3
-DPONE = Path(sys.executable).with_name("dpone")
-PYTHONPATH = os.pathsep.join(path for path in sys.path if path)
 
 # NULL beside the empty string, text that COPY's text format would have to escape, negative and large numbers.
 SOURCE = f"""
@@ -186,34 +180,11 @@ class History:
             assert (chunk_index, [chunk_xmin]) == (chunk_index, row_xmins)
             assert (chunk_index, chunk_xmin) == (chunk_index, event_xmin)
 
-    # Manifests and processes.
-
-    def manifest_text(
-        self,
-        chunks: int = 3,
-        *,
-        name: str = "history",
-        first: str = FIRST_DAY.isoformat(),
-        last: str | None = None,
-        audit_schema: str = "dpone_audit",
-    ) -> str:
-        """Give a manifest of daily chunks."""
-        last = last or day(chunks).isoformat()
-        return MANIFEST.format(name=name, first=first, last=last, audit_schema=audit_schema)
-
     def manifest(self, text: str | None = None, *, file: str = "history.yaml") -> str:
         """Write a manifest, by default of three days; give its path."""
         path = self.folder / file
-        path.write_text(self.manifest_text() if text is None else text, encoding="utf-8")
+        path.write_text(manifest_text(3) if text is None else text, encoding="utf-8")
         return str(path)
-
-    def process(
-        self, chunks: int = 3, *, items: int = 1, max_active: int = 1, mode: str = "summary"
-    ) -> Process:
-        """Compile a process of mapped items, as a pack holds it."""
-        limits = MappingLimits(max_items=items, max_active=max_active, pool="dpone_backfill")
-        manifest = parse_manifest(self.manifest_text(chunks), "history.yaml")
-        return build_process(manifest, MappingPolicy(mode=MappingMode(mode), limits=limits))
 
     # Runs.
 
@@ -221,19 +192,12 @@ class History:
         self,
         *arguments: str,
         environ: Mapping[str, str] | None = None,
-        faults: Sequence[tuple[str, int, str]] | None = None,
+        faults: Sequence[Fault] | None = None,
     ) -> Run:
-        """Start `dpone`, with faults `(step, chunk, what)` in its lanes where there are any."""
+        """Start `dpone` over this database, with faults in its lanes where there are any."""
         folder = self.folder / f"run-{len(self.runs) + 1}"
         folder.mkdir()
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("DPONE_")}
-        told = {**inherited, "PYTHONPATH": PYTHONPATH, **self.environ, **(environ or {})}
-        command = [str(DPONE)]
-        if faults is not None:
-            (folder / "faults.json").write_text(json.dumps(faults), encoding="utf-8")
-            told[FAULTS_VARIABLE] = str(folder)
-            command = [sys.executable, "-m", "tests.integration.run_with_faults"]
-        run = Run([*command, *arguments], told, folder, folder if faults is not None else None)
+        run = Run(arguments, {**self.environ, **(environ or {})}, folder, faults)
         self.runs.append(run)
         return run
 
@@ -242,7 +206,7 @@ class History:
         process: Process,
         item_index: int = 0,
         *,
-        faults: Sequence[tuple[str, int, str]] | None = None,
+        faults: Sequence[Fault] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Run:
         """Start one mapped item as Airflow does."""
@@ -253,7 +217,7 @@ class History:
         self,
         *arguments: str,
         environ: Mapping[str, str] | None = None,
-        faults: Sequence[tuple[str, int, str]] | None = None,
+        faults: Sequence[Fault] | None = None,
     ) -> Finished:
         """Run `dpone` to its end."""
         return self.start(*arguments, environ=environ, faults=faults).finish()
@@ -263,6 +227,26 @@ class History:
         for run in self.runs:
             run.kill()
         self._connection.close()
+
+
+def manifest_text(
+    chunks: int = 3,
+    *,
+    name: str = "history",
+    first: str = FIRST_DAY.isoformat(),
+    last: str | None = None,
+    audit_schema: str = "dpone_audit",
+) -> str:
+    """Give a manifest of daily chunks."""
+    last = last or day(chunks).isoformat()
+    return MANIFEST.format(name=name, first=first, last=last, audit_schema=audit_schema)
+
+
+def mapped_process(chunks: int = 3, *, items: int = 1, max_active: int = 1) -> Process:
+    """Compile a process of mapped items, as a pack holds it."""
+    limits = MappingLimits(max_items=items, max_active=max_active, pool="dpone_backfill")
+    manifest = parse_manifest(manifest_text(chunks), "history.yaml")
+    return build_process(manifest, MappingPolicy(mode=MappingMode.SUMMARY, limits=limits))
 
 
 def item_environ(process: Process, item: MappingItem) -> dict[str, str]:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,10 +16,13 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
 
 from dpone_contract.outcome import RunOutcome, parse_outcome
-from tests.integration.fault_lane import RELEASE
+from tests.integration.fault_lane import FAULTS_VARIABLE, RELEASE
 from tests.waiting import wait_until
 
 MARK = "DPONE_TEST_MARK"
+DPONE = Path(sys.executable).with_name("dpone")
+Fault = tuple[str, int, str]
+"""A step, a chunk, and what happens to the lane there."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +46,36 @@ class Finished:
 
 
 class Run:
-    """One `dpone` in a session of its own; its lanes carry the same mark in their environment."""
+    """One `dpone` in a session of its own; its lanes carry the same mark in their environment.
+
+    `folder` takes its output, its outcome and what its faults have to tell.
+    """
 
     def __init__(
-        self, arguments: Sequence[str], environ: Mapping[str, str], folder: Path, faults: Path | None
+        self,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        folder: Path,
+        faults: Sequence[Fault] | None = None,
     ) -> None:
         self.mark = uuid.uuid4().hex
         self.folder = folder
-        self._faults = faults
         self._outcome_path = folder / "outcome.json"
+        command = [str(DPONE)]
+        if faults is not None:
+            (folder / "faults.json").write_text(json.dumps(faults), encoding="utf-8")
+            command = [sys.executable, "-m", "tests.integration.run_with_faults"]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("DPONE_")}
+        own = {
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+            "DPONE_OUTCOME_PATH": str(self._outcome_path),
+            FAULTS_VARIABLE: str(folder),
+            MARK: self.mark,
+        }
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
-                arguments,
-                env={**environ, MARK: self.mark, "DPONE_OUTCOME_PATH": str(self._outcome_path)},
+                [*command, *arguments],
+                env={**inherited, **own, **environ},
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
@@ -91,8 +112,7 @@ class Run:
 
     def wait_for(self, step: str, chunk_index: int) -> int:
         """Wait until a fault was reached; give the lane's process id."""
-        assert self._faults is not None
-        reached = self._faults / f"{step}.{chunk_index}"
+        reached = self.folder / f"{step}.{chunk_index}"
         wait_until(lambda: reached.exists() or self.ended(), 60, f"{step} of chunk {chunk_index}")
         assert reached.exists(), f"dpone ended before {step} of chunk {chunk_index}: {self.stderr()}"
         lane: int = json.loads(reached.read_text(encoding="utf-8"))["lane"]
@@ -105,8 +125,7 @@ class Run:
 
     def release(self) -> None:
         """Let held lanes go on."""
-        assert self._faults is not None
-        (self._faults / RELEASE).touch()
+        (self.folder / RELEASE).touch()
 
     def signal(self, number: signal.Signals) -> None:
         """Signal the command alone."""

@@ -14,7 +14,7 @@ from dpone_runtime.domain.lease import new_owner
 from dpone_runtime.ports.connectors import CommitUnknownError, LoadRequest
 from dpone_runtime.services.chunk_claims import ChunkClaims
 from dpone_runtime.services.open_campaign import cancel_campaign, close_cancelled, open_campaign
-from tests.integration.campaigns import History
+from tests.integration.campaigns import History, mapped_process
 
 CHUNKS = "dpone_audit.__dpone__backfill_chunks"
 CAMPAIGNS = "dpone_audit.__dpone__backfill_campaigns"
@@ -55,7 +55,7 @@ def attempt(history: History, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attem
     for name, value in history.environ.items():
         monkeypatch.setenv(name, value)
     history.add_stale_rows()
-    process = history.process(3)
+    process = mapped_process(3)
     planned = plan_campaign(process)
     prepared = prepare_run(process, planned, resolve_connections(process.manifest, history.environ))
     open_campaign(prepared.ledger, prepared.wanted)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tests.integration.campaigns import History, day, items_of
+from tests.integration.campaigns import History, day, items_of, mapped_process
 from tests.integration.child_runs import Run
 from tests.integration.fault_lane import BEFORE_LOAD, HOLD
 from tests.waiting import wait_until
@@ -24,7 +24,7 @@ def test_a_second_internal_run_is_refused_and_the_first_ends(history: History) -
 
 
 def test_one_item_run_twice_at_once_loads_each_chunk_once(history: History) -> None:
-    process = history.process(3, max_active=2)
+    process = mapped_process(3, max_active=2)
     first = history.start_item(process, faults=[(BEFORE_LOAD, 2, HOLD)])
     first.wait_for(BEFORE_LOAD, 2)
     second = history.start_item(process)
@@ -45,7 +45,7 @@ def test_one_item_run_twice_at_once_loads_each_chunk_once(history: History) -> N
 
 
 def test_neighbouring_items_never_load_more_at_once_than_max_active(history: History) -> None:
-    process = history.process(10, items=5, max_active=2)
+    process = mapped_process(10, items=5, max_active=2)
     every = [(BEFORE_LOAD, chunk_index, HOLD) for chunk_index in range(1, 11)]
     held = [history.start_item(process, index, faults=every) for index in range(2)]
     for run, item in zip(held, items_of(process), strict=False):
@@ -71,7 +71,7 @@ def test_neighbouring_items_never_load_more_at_once_than_max_active(history: His
 
 def test_items_started_together_over_a_full_target_leave_no_doubled_row(history: History) -> None:
     history.add_stale_rows()
-    process = history.process(9, items=3, max_active=3)
+    process = mapped_process(9, items=3, max_active=3)
     runs = [history.start_item(process, index) for index in (0, 1, 2, 1)]
     ends = [run.finish() for run in runs]
     assert [0] * 4 == [done.exit_code for done in ends], "\n".join(done.output for done in ends)

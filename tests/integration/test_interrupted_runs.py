@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.integration.campaigns import History
+from tests.integration.campaigns import History, mapped_process
 from tests.integration.child_runs import Finished, Run
 from tests.integration.fault_lane import BEFORE_LOAD, HOLD
 from tests.integration.run_with_faults import GRACE_VARIABLE
@@ -113,7 +113,7 @@ def test_a_signal_before_any_chunk_ends_the_run_and_says_so(history: History) ->
 
 
 def test_an_interrupted_item_tells_the_operator_what_it_was(history: History) -> None:
-    run = history.start_item(history.process(3), faults=[(BEFORE_LOAD, 2, HOLD)])
+    run = history.start_item(mapped_process(3), faults=[(BEFORE_LOAD, 2, HOLD)])
     run.wait_for(BEFORE_LOAD, 2)
     by_airflow(run)
     run.wait_for_words("1 chunks may finish")

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from dpone_contract.process import plan_campaign
-from tests.integration.campaigns import History, day
+from tests.integration.campaigns import History, day, manifest_text, mapped_process
 from tests.integration.child_runs import Finished
 from tests.integration.fault_lane import FREEZE, KILL_LANE
 
@@ -24,7 +24,7 @@ def first(history: History) -> str:
 
 
 def run_key(history: History) -> str:
-    return plan_campaign(history.process(3)).plan.run_key
+    return plan_campaign(mapped_process(3)).plan.run_key
 
 
 def status(history: History, key: str) -> object:
@@ -32,7 +32,7 @@ def status(history: History, key: str) -> object:
 
 
 def second(history: History, *, audit_schema: str = "dpone_audit", window: dict[str, str]) -> Finished:
-    text = history.manifest_text(audit_schema=audit_schema, **window)
+    text = manifest_text(audit_schema=audit_schema, **window)
     return history.run("run", history.manifest(text, file="second.yaml"))
 
 
@@ -80,7 +80,7 @@ def test_a_cancelled_campaign_without_live_leases_is_closed_by_the_opener(
 
 
 def test_a_cancelled_campaign_at_work_is_closed_only_once_its_lease_has_lapsed(history: History) -> None:
-    frozen = history.start_item(history.process(3), faults=[("before commit", 3, FREEZE)])
+    frozen = history.start_item(mapped_process(3), faults=[("before commit", 3, FREEZE)])
     lane = frozen.wait_for("before commit", 3)
     cancelled = history.run("backfill", "cancel", history.manifest(), "--reason", "wrong window")
     assert 0 == cancelled.exit_code, cancelled.output

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from tests.integration.campaigns import History, day
+from tests.integration.campaigns import History, day, mapped_process
 from tests.integration.child_runs import Run
 from tests.integration.fault_lane import BEFORE_LOAD, FREEZE
 from tests.integration.run_with_faults import SILENCE_VARIABLE
@@ -27,7 +27,7 @@ def change_source(history: History) -> None:
 
 def frozen(history: History, step: str) -> tuple[Run, int]:
     """A run of the only item whose lane is frozen at a step of the second chunk, its lease lapsed."""
-    run = history.start_item(history.process(CHUNKS), faults=[(step, VICTIM, FREEZE)])
+    run = history.start_item(mapped_process(CHUNKS), faults=[(step, VICTIM, FREEZE)])
     lane = run.wait_for(step, VICTIM)
     history.lapse_leases()
     return run, lane
@@ -39,7 +39,7 @@ def test_a_frozen_lane_commits_nothing_once_it_was_replaced(history: History, st
     first, lane = frozen(history, step)
     change_source(history)
 
-    second = history.start_item(history.process(CHUNKS)).finish()
+    second = history.start_item(mapped_process(CHUNKS)).finish()
     assert 0 == second.exit_code, second.output
     assert {1: ("committed", 1), 2: ("committed", 2), 3: ("committed", 1)} == history.chunks()
     versions = history.versions(VICTIM)
@@ -62,7 +62,7 @@ def test_a_frozen_lane_and_coordinator_do_not_stop_their_successor(history: Hist
     locks = "SELECT count(*) FROM pg_locks WHERE granted AND locktype = 'transactionid' AND pid <> pg_backend_pid()"
     assert 1 == history.value(locks), "the frozen lane holds no row"
     change_source(history)
-    second = history.start_item(history.process(CHUNKS)).finish()
+    second = history.start_item(mapped_process(CHUNKS)).finish()
     assert 0 == second.exit_code, second.output
     versions = history.versions(VICTIM)
 
