@@ -1,0 +1,127 @@
+"""Campaigns: which windows meet, what a state allows, what counts as drift."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpone_contract.errors import CampaignDriftError, CampaignStoppedError
+from dpone_runtime.domain.campaign import (
+    CampaignStatus,
+    Window,
+    moved,
+    new_round,
+    require_open,
+    require_same_campaign,
+)
+from tests.campaign_factories import TARGET, make_campaign
+
+
+def window(lower: str, upper: str, **changes) -> Window:
+    return replace(Window("flight_date", "date", lower, upper), **changes)
+
+
+JANUARY = window("2013-01-01", "2013-02-01")
+
+
+@pytest.mark.parametrize(
+    "other, expected",
+    [
+        (JANUARY, True),
+        (window("2013-01-31", "2013-03-01"), True),
+        (window("2012-12-01", "2013-01-02"), True),
+        (window("2013-01-10", "2013-01-11"), True),
+        (window("2012-01-01", "2014-01-01"), True),
+        (window("2013-02-01", "2013-03-01"), False),
+        (window("2012-12-01", "2013-01-01"), False),
+        (window("2014-01-01", "2014-02-01", everything=True), True),
+        (window("2014-01-01", "2014-02-01", column="Flight_Date"), True),
+        (window("2014-01-01", "2014-02-01", kind="timestamp"), True),
+    ],
+)
+def test_which_windows_may_write_one_row(other, expected):
+    assert (expected, expected) == (JANUARY.overlaps(other), other.overlaps(JANUARY))
+
+
+days = st.dates(date(1900, 1, 1), date(2100, 1, 1))
+spans = st.tuples(days, st.integers(1, 400)).map(lambda span: (span[0], span[0] + timedelta(days=span[1])))
+
+
+@given(one=spans, other=spans)
+def test_windows_overlap_exactly_where_they_share_a_day(one, other):
+    shared = max(one[0], other[0]) < min(one[1], other[1])
+    first, second = (window(lower.isoformat(), upper.isoformat()) for lower, upper in (one, other))
+    assert (shared, shared) == (first.overlaps(second), second.overlaps(first))
+
+
+@pytest.mark.parametrize(
+    "status, finished, over",
+    [
+        (CampaignStatus.OPEN, False, False),
+        (CampaignStatus.CANCEL_REQUESTED, False, False),
+        (CampaignStatus.HALTED, False, False),
+        (CampaignStatus.CLOSED, False, True),
+        (CampaignStatus.COMPLETE, True, True),
+        (CampaignStatus.PUBLISHED, True, True),
+    ],
+)
+def test_what_a_state_means(status, finished, over):
+    campaign = make_campaign(status=status)
+    assert (finished, over) == (campaign.finished, campaign.over)
+
+
+@pytest.mark.parametrize(
+    "status", [CampaignStatus.CANCEL_REQUESTED, CampaignStatus.HALTED, CampaignStatus.CLOSED]
+)
+def test_no_chunk_begins_in_a_stopped_campaign(status):
+    with pytest.raises(CampaignStoppedError, match="wrong day") as refusal:
+        require_open(make_campaign(status=status, reason="wrong day"))
+    assert "resume" in refusal.value.next_step
+
+
+@pytest.mark.parametrize("status", [CampaignStatus.OPEN, CampaignStatus.COMPLETE, CampaignStatus.PUBLISHED])
+def test_other_campaigns_are_not_stopped(status):
+    require_open(make_campaign(status=status))
+
+
+def test_a_move_counts_the_revision_and_replaces_the_reason():
+    before = make_campaign(reason="old", requested_by="me", revision=4)
+    after = moved(before, CampaignStatus.HALTED)
+    assert replace(before, status=CampaignStatus.HALTED, revision=5, reason=None, requested_by=None) == after
+
+
+def test_a_new_round_opens_the_campaign_again():
+    after = new_round(make_campaign(status=CampaignStatus.COMPLETE, revision=4, round=3), reason="again")
+    assert ("open", 5, 4, "again") == (after.status, after.revision, after.round, after.reason)
+
+
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        ({"plan_hash": "sha256:x"}, "plan"),
+        ({"config_hash": "sha256:x"}, "configuration"),
+        ({"chunks_total": 9}, "number of chunks"),
+        ({"source": TARGET}, "source table"),
+        ({"target": replace(TARGET, server="x")}, "target table"),
+    ],
+)
+def test_drift_is_named_with_the_way_out(change, named):
+    with pytest.raises(CampaignDriftError, match=named) as refusal:
+        require_same_campaign(make_campaign(), make_campaign(**change))
+    assert "backfill_id" in refusal.value.next_step
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target": replace(TARGET, name="renamed")},
+        {"status": CampaignStatus.HALTED, "revision": 9, "round": 3, "reason": "x"},
+        {"dataset": "public.renamed"},
+    ],
+)
+def test_what_does_not_change_the_data_is_no_drift(change):
+    require_same_campaign(make_campaign(**change), make_campaign())
