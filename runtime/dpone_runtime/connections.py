@@ -66,7 +66,7 @@ def _read(name: str, text: str, kind: DatabaseType, origin: str) -> ResolvedConn
     if found is None or found is not kind:
         raise _invalid(name, origin, f"its scheme is {parts.scheme}, the manifest says {kind.value}")
     # Airflow adds keys of its own to the query; libpq refuses a key that it does not know.
-    query = urlencode([(key, value) for key, value in parse_qsl(parts.query) if not key.startswith("__")])
+    query = _query([(key, value) for key, value in parse_qsl(parts.query) if not key.startswith("__")])
     netloc = parts.netloc
     dsn = f"postgresql://{netloc}{parts.path}" + (f"?{query}" if query else "")
     database = unquote(parts.path.lstrip("/"))
@@ -83,11 +83,26 @@ def _uri_of_json(name: str, text: str, origin: str) -> str:
     password = quote(str(fields.get("password") or ""), safe="")
     user = f"{login}:{password}@" if password else (f"{login}@" if login else "")
     port = f":{fields['port']}" if fields.get("port") else ""
-    extra = fields.get("extra") or {}
-    extra = json.loads(extra) if isinstance(extra, str) and extra.strip().startswith("{") else extra
-    query = urlencode({key: value for key, value in extra.items() if isinstance(value, str)}) if extra else ""
+    query = _query(_extra_options(fields.get("extra")))
     path = quote(str(fields.get("schema") or ""))
     return f"{kind}://{user}{fields.get('host') or ''}{port}/{path}" + (f"?{query}" if query else "")
+
+
+def _extra_options(extra: object) -> list[tuple[str, str]]:
+    """Give the options in Airflow's free-form extra: an object, or its JSON text; anything else holds none."""
+    if isinstance(extra, str):
+        try:
+            extra = json.loads(extra)
+        except ValueError:
+            return []
+    if not isinstance(extra, dict):
+        return []
+    return [(key, value) for key, value in extra.items() if isinstance(value, str)]
+
+
+def _query(options: list[tuple[str, str]]) -> str:
+    # libpq reads %20 as a space, and a plus sign as a plus sign.
+    return urlencode(options, quote_via=quote)
 
 
 def _invalid(name: str, origin: str, reason: str) -> ConnectionInvalidError:
