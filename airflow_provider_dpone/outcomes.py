@@ -125,20 +125,26 @@ def _invalid(reason: str, exit_code: int | None) -> OutcomeInvalidError:
 
 def _not_passed(outcome: RunOutcome) -> OutcomeNotPassedError:
     parts: list[str] = []
+    own_message = ""
     if outcome.error is not None:
-        parts.append(f"{outcome.error.code}: {outcome.error.message}")
+        own_message = outcome.error.message
+        parts.append(f"{outcome.error.code}: {own_message}")
     backfill = outcome.backfill
     if backfill is not None:
+        # The run's own error tells its first failure already.
         parts += [
             f"chunk {failure.chunk_index} ({failure.window}): {failure.code}: {failure.message}"
             for failure in backfill.failures[:_FAILURES_IN_MESSAGE]
+            if failure.message not in own_message
         ]
         shown = min(len(backfill.failures), _FAILURES_IN_MESSAGE)
         if backfill.chunks_failed > shown:
             parts.append(f"{backfill.chunks_failed - shown} {'more ' if shown else ''}failed")
     own_step = outcome.error.next_step if outcome.error is not None else None
+    if own_step is not None and "committed chunks" not in own_step:
+        own_step += "; committed chunks will be skipped on retry"
     return OutcomeNotPassedError(
         "the run did not pass: " + ("; ".join(parts) or "no reason is given"),
         where=outcome.error.where if outcome.error is not None else None,
-        next_step=f"{own_step}; committed chunks will be skipped on retry" if own_step else _RETRY_HINT,
+        next_step=own_step or _RETRY_HINT,
     )

@@ -103,7 +103,10 @@ class CampaignLedger(Protocol):
         """Move a live lease's expiry; False where it is lapsed or no longer this owner's at this revision."""
 
     def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
-        """End every dpone session that holds a chunk's lock; give how many there were."""
+        """End every dpone session that holds a chunk's lock; give how many there were.
+
+        May be called inside a decision: then no chunk of the campaign changes hands meanwhile.
+        """
 
     def fence(self, run_key: RunKey) -> AbstractContextManager[Fence]:
         """Hold a campaign's session lock; CampaignBusyError when another session has it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from dpone_contract.chunk_plan import Chunk, ChunkPlan
+from dpone_contract.chunk_plan import ChunkPlan
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus, claimed, failed, released
 from dpone_runtime.domain.claim import ClaimVerdict, LedgerView, decide_claim
 from dpone_runtime.domain.event import Event, EventKind
@@ -48,19 +48,17 @@ class ChunkClaims:
         Errors: those of the ledger. A lost race is BUSY.
         """
         chunk = self._plan.chunk(chunk_index)
-        claim = self._look(chunk, lapsed_holder_ended=False)
-        if claim.verdict is not ClaimVerdict.LAPSED:
-            return claim
-        if self._ledger.end_holders(self._plan.run_key, chunk_index):
-            return Claim(ClaimVerdict.BUSY)
-        return self._look(chunk, lapsed_holder_ended=True)
-
-    def _look(self, chunk: Chunk, *, lapsed_holder_ended: bool) -> Claim:
         verdict = ClaimVerdict.BUSY
 
         def decide(view: LedgerView) -> Change | None:
             nonlocal verdict
-            verdict = decide_claim(view, max_active=self._max_active, lapsed_holder_ended=lapsed_holder_ended)
+            verdict = decide_claim(view, max_active=self._max_active)
+            if verdict is ClaimVerdict.LAPSED:
+                # Under the transition lock: whoever holds the chunk's lock now cannot be a new owner.
+                if self._ledger.end_holders(self._plan.run_key, chunk_index):
+                    verdict = ClaimVerdict.BUSY
+                    return None
+                verdict = decide_claim(view, max_active=self._max_active, lapsed_holder_ended=True)
             if verdict is not ClaimVerdict.CLAIM or view.campaign is None:
                 return None
             record = claimed(
@@ -105,8 +103,19 @@ class ChunkClaims:
         return found if found.status is ChunkStatus.COMMITTED else None
 
     def end_holders(self, record: ChunkRecord) -> int:
-        """End every session that holds the chunk's lock; give how many there were."""
-        return self._ledger.end_holders(record.run_key, record.chunk_index)
+        """End every session that holds the chunk's lock, while the row is this attempt's; give how many there were.
+
+        Decided under the transition lock, so that no session of a later owner is ended.
+        """
+        ended = 0
+
+        def decide(view: LedgerView) -> None:
+            nonlocal ended
+            if _still(view.chunk, record):
+                ended = self._ledger.end_holders(record.run_key, record.chunk_index)
+
+        self._ledger.transition(record.run_key, record.chunk_index, decide)
+        return ended
 
     def release(self, record: ChunkRecord, detail: str) -> bool:
         """Give a claim back, where it is still this attempt's."""

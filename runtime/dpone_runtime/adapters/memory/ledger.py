@@ -64,7 +64,7 @@ class MemoryLedger:
     def __init__(self, clock: Callable[[], datetime], lease_ttl: timedelta = LEASE_TTL) -> None:
         self._clock = clock
         self._lease_ttl = lease_ttl
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._campaigns: dict[RunKey, Campaign] = {}
         self._chunks: dict[tuple[RunKey, int], ChunkRecord] = {}
         self._holds: dict[tuple[RunKey, int], ChunkHold] = {}
