@@ -23,7 +23,8 @@ from types import FrameType
 
 import psycopg
 
-from quickstart.airflow_home import AirflowHome, AirflowHomeError, TaskState
+from quickstart.airflow_api import AirflowHomeError, TaskState
+from quickstart.airflow_home import AirflowHome
 from quickstart.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresError
 from quickstart.flights import ROWS, content_digest, create_target, load_flights, mend_day, spoil_day
 from quickstart.ledger_facts import LedgerFacts, read_facts

@@ -16,15 +16,9 @@ from pathlib import Path
 import pytest
 
 from quickstart import airflow_home
-from quickstart.airflow_home import (
-    AirflowHome,
-    AirflowHomeError,
-    AirflowRequestError,
-    DagImportError,
-    TaskState,
-    end_marked_processes,
-    marked_processes,
-)
+from quickstart.airflow_api import AirflowHomeError, AirflowRequestError, DagImportError, TaskState
+from quickstart.airflow_home import AirflowHome
+from quickstart.marked_processes import end_marked_processes, marked_processes
 from tests.waiting import wait_until
 
 RUN_TIMEOUT = timedelta(seconds=60)
