@@ -23,7 +23,8 @@ CONNECT_TIMEOUT_SECONDS = 15
 
 # Keepalives under a minute on both ends, so that neither side waits long for a peer that vanished.
 _KEEPALIVES = {"keepalives": 1, "keepalives_idle": 20, "keepalives_interval": 5, "keepalives_count": 4}
-_VALUE_IN_MESSAGE = re.compile(r':? ?"[^"]*"(?= at|$)|: ".*$')
+# From the first quote to the last: a value may hold quotes itself.
+_VALUE_IN_MESSAGE = re.compile(r':? ?".*"|: 0x.*$', re.DOTALL)
 
 PgConnection = psycopg.Connection[tuple[object, ...]]
 
