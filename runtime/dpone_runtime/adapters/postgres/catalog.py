@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from dpone_contract.errors import (
@@ -165,9 +166,9 @@ def _fits(source: str, target: str) -> bool:
 
 
 def _length(type_name: str) -> tuple[str, int | None]:
-    base, _, rest = type_name.partition("(")
-    digits = rest.rstrip(")")
-    return base, int(digits) if digits.isdigit() else None
+    """Split `name(n)`; an array's length is its elements', so it stays part of the name."""
+    found = re.fullmatch(r"(.*)\((\d+)\)", type_name)
+    return (found[1], int(found[2])) if found else (type_name, None)
 
 
 def create_target_statements(

@@ -1,0 +1,114 @@
+"""Which rows a chunk covers: typed bounds, half open, never the session's time zone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpone_contract.errors import ColumnsDifferError
+from dpone_runtime.adapters.postgres.predicate import chunk_predicate, require_chunk_column
+from dpone_runtime.ports.connectors import Column
+from tests.campaign_factories import make_plan
+
+CHUNK = make_plan().chunk(1)
+
+
+def column(kind: str, name: str = "day") -> Column:
+    return Column(name, kind, nullable=False, builtin=True)
+
+
+def on(day: str, kind: str, timezone: str) -> str:
+    following = (date.fromisoformat(day) + timedelta(days=1)).isoformat()
+    return chunk_predicate(column(kind), timezone, replace(CHUNK, lower=day, upper=following))
+
+
+def test_a_date_column_compares_days():
+    expected = """"day" >= '2013-01-01'::date AND "day" < '2013-01-02'::date"""
+    assert expected == chunk_predicate(column("date"), "Europe/Berlin", CHUNK)
+
+
+@pytest.mark.parametrize("kind", ["timestamp without time zone", "timestamp(3) without time zone"])
+def test_a_column_without_a_zone_compares_wall_clocks(kind):
+    expected = """"day" >= '2013-01-01 00:00:00'::timestamp AND "day" < '2013-01-02 00:00:00'::timestamp"""
+    assert expected == chunk_predicate(column(kind), "Europe/Berlin", CHUNK)
+
+
+@pytest.mark.parametrize(
+    "timezone, day, lower, upper",
+    [
+        ("UTC", "2013-01-01", "2013-01-01 00:00:00+00:00", "2013-01-02 00:00:00+00:00"),
+        ("Europe/Berlin", "2013-01-01", "2013-01-01 00:00:00+01:00", "2013-01-02 00:00:00+01:00"),
+        ("Asia/Kathmandu", "2013-01-01", "2013-01-01 00:00:00+05:45", "2013-01-02 00:00:00+05:45"),
+        ("America/St_Johns", "2013-01-01", "2013-01-01 00:00:00-03:30", "2013-01-02 00:00:00-03:30"),
+        # 23 and 25 hours.
+        ("Europe/Berlin", "2013-03-31", "2013-03-31 00:00:00+01:00", "2013-04-01 00:00:00+02:00"),
+        ("Europe/Berlin", "2013-10-27", "2013-10-27 00:00:00+02:00", "2013-10-28 00:00:00+01:00"),
+        # A day that has no midnight begins at one o'clock; the offset before the gap names that instant.
+        ("America/Sao_Paulo", "2013-10-20", "2013-10-20 00:00:00-03:00", "2013-10-21 00:00:00-02:00"),
+        # A midnight that comes twice: the day begins at the first.
+        ("America/Havana", "2013-11-03", "2013-11-03 00:00:00-04:00", "2013-11-04 00:00:00-05:00"),
+        # A whole day that a place skipped.
+        ("Pacific/Apia", "2011-12-29", "2011-12-29 00:00:00-10:00", "2011-12-30 00:00:00-10:00"),
+        # Local mean time, with seconds.
+        ("Europe/Amsterdam", "1900-01-01", "1900-01-01 00:00:00+00:18", "1900-01-02 00:00:00+00:18"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["timestamp with time zone", "timestamp(0) with time zone"])
+def test_a_column_with_a_zone_compares_instants(kind, timezone, day, lower, upper):
+    if day.startswith("1900"):
+        offset = datetime(1900, 1, 1, tzinfo=ZoneInfo(timezone)).isoformat()[19:]
+        lower, upper = f"1900-01-01 00:00:00{offset}", f"1900-01-02 00:00:00{offset}"
+    expected = f""""day" >= '{lower}'::timestamptz AND "day" < '{upper}'::timestamptz"""
+    assert expected == on(day, kind, timezone)
+
+
+@given(
+    day=st.dates(date(1950, 1, 1), date(2037, 12, 30)),
+    timezone=st.sampled_from(
+        ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Tehran", "Australia/Lord_Howe"]
+    ),
+)
+def test_days_follow_one_another_without_gap_or_overlap(day, timezone):
+    one = on(day.isoformat(), "timestamp with time zone", timezone)
+    following = on((day + timedelta(days=1)).isoformat(), "timestamp with time zone", timezone)
+    end, begin = one.rsplit("'", 2)[1], following.split("'", 2)[1]
+    assert end == begin
+    assert datetime.fromisoformat(one.split("'", 2)[1]) < datetime.fromisoformat(end)
+
+
+def test_an_inclusive_bound_is_included():
+    inclusive = chunk_predicate(column("date"), "UTC", replace(CHUNK, upper_inclusive=True))
+    assert inclusive.endswith(""""day" <= '2013-01-02'::date""")
+
+
+@pytest.mark.parametrize("name", ["Day", 'od"d', "percent%s", "ünï", "select", "a;b'--"])
+def test_any_name_is_quoted(name):
+    found = chunk_predicate(column("date", name), "UTC", CHUNK)
+    assert 2 == found.count('"' + name.replace('"', '""') + '"')
+
+
+@pytest.mark.parametrize(
+    "kind", ["integer", "text", "uuid", "time without time zone", "daterange", "date[]", "interval"]
+)
+def test_a_column_that_days_cannot_be_compared_with_is_refused(kind):
+    for refused in (
+        lambda: chunk_predicate(column(kind), "UTC", CHUNK),
+        lambda: require_chunk_column(column(kind), "public.t", "day"),
+    ):
+        with pytest.raises(ColumnsDifferError) as refusal:
+            refused()
+        assert kind in refusal.value.message
+
+
+def test_a_missing_column_is_named():
+    with pytest.raises(ColumnsDifferError, match=r"public\.t has no column 'day'"):
+        require_chunk_column(None, "public.t", "day")
+
+
+def test_a_fitting_column_is_given_back():
+    assert column("date") == require_chunk_column(column("date"), "public.t", "day")
