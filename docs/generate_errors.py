@@ -46,7 +46,9 @@ those of [running.md](running.md#exit-codes).
 
 def error_classes(module: ModuleType) -> list[type[DponeError]]:
     """Give the error classes that a module defines, in its order, the root left out."""
-    found = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, DponeError)]
+    found = [
+        kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, DponeError)
+    ]
     return [kind for kind in found if kind.__module__ == module.__name__ and kind is not DponeError]
 
 
