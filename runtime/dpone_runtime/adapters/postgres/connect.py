@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,10 @@ CONNECT_TIMEOUT_SECONDS = 15
 _KEEPALIVES = {"keepalives": 1, "keepalives_idle": 20, "keepalives_interval": 5, "keepalives_count": 4}
 # From the first quote to the last: a value may hold quotes itself.
 _VALUE_IN_MESSAGE = re.compile(r':? ?".*"|: 0x.*$', re.DOTALL)
+
+# Without a handler Python writes the driver's warnings to stderr, with host, user and database: what it warns of is an
+# error that we raise ourselves.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 PgConnection = psycopg.Connection[tuple[object, ...]]
 
@@ -131,4 +136,5 @@ def _reason(error: psycopg.Error) -> str:
     found = [
         re.sub(r"^.*?(FATAL|ERROR):\s*", "", line) for line in lines if "FATAL" in line or "ERROR" in line
     ]
-    return (found or lines)[-1]
+    # The first line says what happened; what libpq adds to it are guesses.
+    return found[-1] if found else lines[0]
