@@ -329,17 +329,19 @@ class Coordinator:
 
     def _fail(self, record: ChunkRecord, event: LaneEvent) -> None:
         """Record a failure where the row is still ours; a row that is not tells that the lease was lost."""
-        code, message = event.code or LaneLostError.code.value, event.message
+        code, message, next_step = event.code or LaneLostError.code.value, event.message, event.next_step
         if event.kind is LaneEventKind.LEASE_LOST or not self._claims.fail(record, code, message):
             row = self._claims.read_back(record)
             if row is not None:
                 # A COMMIT without an answer was still under way.
                 self._count(record, row.rows_extracted or 0, row.rows_loaded or 0, 0)
                 return
-            code = ChunkLeaseLostError.code.value
+            if event.kind is not LaneEventKind.LEASE_LOST:
+                message = f"another attempt owns the chunk now; this one ended with: {message}"
+            code, next_step = ChunkLeaseLostError.code.value, "run it again; committed chunks are skipped"
         self._blocked = True
         infrastructure = error_class(code).exit_code is ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
-        failure = Failure(record.chunk_index, record.attempt, code, message, event.next_step, infrastructure)
+        failure = Failure(record.chunk_index, record.attempt, code, message, next_step, infrastructure)
         self.report.failures.append(failure)
         self._observer.failed(failure)
 
