@@ -80,6 +80,7 @@ class History:
         self.folder = folder
         self.environ = {"DPONE_CONN_SOURCE_DB": uri, "DPONE_CONN_TARGET_DB": uri}
         self.runs: list[Run] = []
+        self._roles: list[str] = []
         self._connection = psycopg.connect(uri, autocommit=True, application_name="test")
         self.sql(SOURCE)
 
@@ -93,6 +94,15 @@ class History:
     def value(self, text: str, *values: object) -> object:
         """Give the one value of a query."""
         return self.sql(text, *values)[0][0]
+
+    def add_reader(self, name: str, password: str) -> None:
+        """Make a user who may read both tables and write nothing; gone with this history."""
+        self.sql(
+            f"CREATE ROLE {name} LOGIN PASSWORD '{password}';"
+            f"GRANT USAGE ON SCHEMA source, target TO {name};"
+            f"GRANT SELECT ON ALL TABLES IN SCHEMA source, target TO {name}"
+        )
+        self._roles.append(name)
 
     def add_stale_rows(self) -> None:
         """Fill every day of the target with rows that a load must replace."""
@@ -226,6 +236,8 @@ class History:
         """End whatever a test left behind."""
         for run in self.runs:
             run.kill()
+        for role in self._roles:
+            self.sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
         self._connection.close()
 
 

@@ -48,6 +48,9 @@ def test_a_frozen_lane_commits_nothing_once_it_was_replaced(history: History, st
     lost = first.finish()
     assert (5, "DPONE_BACKFILL_CHUNK_LEASE_LOST") == (lost.exit_code, lost.error_code), lost.output
     assert "Traceback" not in lost.output
+    assert "psycopg" not in lost.output
+    assert "another attempt owns the chunk now" in lost.stderr
+    assert "before or while processing" not in lost.stderr
     assert ["claimed", "claimed", "committed"] == history.events(VICTIM)
     assert versions == history.versions(VICTIM)
     assert 20 == history.value("SELECT count(*) FROM target.history WHERE note = 'second'")
