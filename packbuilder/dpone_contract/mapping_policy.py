@@ -95,7 +95,7 @@ def resolve_mapping_policy(*layers: MappingOptions | None) -> MappingPolicy:
     if not isinstance(pool, str) or not _POOL.fullmatch(pool):
         raise MappingPolicyInvalidError(
             f"pool {pool!r} is not an Airflow pool name",
-            next_step="use letters, digits, _ . and -",
+            next_step="use at most 256 letters, digits, spaces, _ . and -, a letter, digit or _ first",
             field="pool",
         )
     return MappingPolicy(

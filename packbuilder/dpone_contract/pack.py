@@ -18,7 +18,8 @@ from dpone_contract.strict_json import parse_plain_json
 PACK_SCHEMA = "dpone.airflow-pack.v1"
 PACK_FILE_NAME = "airflow-pack.json"
 PACK_SIZE_LIMIT_BYTES = 2 * 1024 * 1024
-ENVIRONMENT_VALUE_LIMIT_BYTES = 128 * 1024
+# Linux takes 128 KiB for `NAME=value` and its end; the rest is for the name.
+ENVIRONMENT_VALUE_LIMIT_BYTES = 127 * 1024
 
 AirflowName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,250}$")]
 ShortText = Annotated[str, Field(min_length=1, max_length=250)]

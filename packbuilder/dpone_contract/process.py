@@ -147,7 +147,7 @@ def decode_process(text: str) -> Process:
         packed = zlib.decompressobj()
         encoded = base64.b64decode(text, altchars=b"-_", validate=True)
         data = packed.decompress(encoded, _PROCESS_SIZE_LIMIT_BYTES)
-        if packed.unconsumed_tail or packed.unused_data or not packed.eof:
+        if packed.unused_data or not packed.eof:
             raise RunContextInvalidError(problem, next_step="let the provider write it")
         return Process.model_validate_json(data)
     except (binascii.Error, zlib.error, ValidationError) as error:

@@ -40,7 +40,7 @@ def parse_run_identity(text: str) -> RunIdentity:
 
     Errors: RunContextInvalidError.
     """
-    if len(text) > _SIZE_LIMIT_BYTES:
+    if len(text.encode("utf-8", "surrogatepass")) > _SIZE_LIMIT_BYTES:
         raise RunContextInvalidError("the run identity is too large", next_step="let the provider write it")
     try:
         parse_plain_json(text)

@@ -101,11 +101,8 @@ def count_date_bounds(anchor: date, end: date, step: Step) -> int:
         return -(-(end - anchor).days // days)
     months = step.months or 1
     estimate = ((end.year - anchor.year) * 12 + end.month - anchor.month) // months
-    while estimate > 0 and _reaches(anchor, step, estimate - 1, end):
-        estimate -= 1
-    while not _reaches(anchor, step, estimate, end):
-        estimate += 1
-    return estimate
+    # Whole steps within the months between the two: never one too many, at most one too few.
+    return estimate if _reaches(anchor, step, estimate, end) else estimate + 1
 
 
 def _reaches(anchor: date, step: Step, index: int, end: date) -> bool:

@@ -88,3 +88,5 @@ def test_an_identity_of_8_kib_is_read_and_one_more_is_not():
     assert IDENTITY == parse_run_identity(padded)
     with pytest.raises(RunContextInvalidError, match="too large"):
         parse_run_identity(padded + " ")
+    with pytest.raises(RunContextInvalidError, match="too large"):
+        parse_run_identity(text_of() + "\u2003" * 4_000)
