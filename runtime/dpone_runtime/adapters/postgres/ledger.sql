@@ -133,9 +133,6 @@ RETURNING chunk_index
 SELECT chunk_index FROM {chunks}
  WHERE run_key = :run_key AND chunk_index BETWEEN :first AND :last AND status = 'committed' AND round = :round
 
--- name: count_committed
-SELECT count(*) FROM {chunks} WHERE run_key = :run_key AND status = 'committed' AND round = :round
-
 -- name: count_statuses
 SELECT CASE WHEN status = 'committed' AND round <> :round THEN 'pending'
             WHEN status = 'running' AND lease_expires_at <= clock_timestamp() THEN 'lease_expired'
@@ -194,9 +191,6 @@ SELECT chunk_index FROM {chunks} WHERE run_key = :run_key AND status = 'running'
 -- name: fence_take
 -- A session lock. False: another session has it.
 SELECT pg_try_advisory_lock(:lock), pg_backend_pid()
-
--- name: fence_release
-SELECT pg_advisory_unlock(:lock)
 
 -- name: fence_held
 -- Whether this very session still holds it.
