@@ -21,6 +21,7 @@ from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId
 SILENCE = timedelta(seconds=90)
 OPEN_WITHIN = timedelta(seconds=60)
 _END_GRACE = timedelta(seconds=3)
+_EXIT_WAIT = timedelta(seconds=1)
 _CLOSE_LOOK_SECONDS = 0.02
 
 
@@ -94,6 +95,9 @@ class ProcessLanePool:
             while lane.connection.poll():
                 events.extend(self._hear(lane_id, lane, read_frame(lane.connection)))
         except EOFError:
+            # A lane that ends closes its pipe first; its own exit code says more than our signal would.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                lane.process.wait(timeout=_EXIT_WAIT.total_seconds())
             return [*events, self._bury(lane_id, lane, None)]
         except FrameError as error:
             return [*events, self._bury(lane_id, lane, str(error))]
@@ -133,9 +137,13 @@ class ProcessLanePool:
         self._reap(lane_id, lane)
 
     def _reap(self, lane_id: LaneId, lane: _Lane) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            lane.process.wait(timeout=_END_GRACE.total_seconds())
         lane.connection.close()
+        try:
+            lane.process.wait(timeout=_END_GRACE.total_seconds())
+        except subprocess.TimeoutExpired:
+            # It has not come so far as to lead a group of its own.
+            lane.process.kill()
+            lane.process.wait()
         if lane.pidfd is not None:
             os.close(lane.pidfd)
         self._lanes.pop(lane_id, None)
