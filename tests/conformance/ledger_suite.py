@@ -143,6 +143,29 @@ class LedgerConformance:
         assert not kept.ended()
         assert eventually(lambda: backend.ledger.end_holders(RUN_KEY, 1) == 0)
 
+    def test_holders_may_be_ended_inside_a_decision(self, backend, ledger, claims):
+        hold = backend.hold_chunk(claimed(claims, 1))
+        ended: list[int] = []
+
+        def decide(view: LedgerView) -> Change:
+            ended.append(ledger.end_holders(RUN_KEY, 1))
+            row = released(view.chunk)
+            return Change(event_of(row, EventKind.RELEASED), chunk=row)
+
+        assert ledger.transition(RUN_KEY, 1, decide) is not None
+        assert ([1], True) == (ended, hold.ended())
+        assert ChunkStatus.PENDING is ledger.read_chunk(RUN_KEY, 1).status
+
+    def test_holders_are_ended_by_the_owner_of_the_row_alone(self, backend, claims):
+        old = claimed(claims, 1)
+        backend.expire_lease(old)
+        new = claimed(claims_of(backend.second), 1)
+        hold = backend.hold_chunk(new)
+        assert 0 == claims.end_holders(old)
+        assert not hold.ended()
+        assert 1 == claims.end_holders(new)
+        assert hold.ended()
+
     def test_max_active_counts_live_leases_alone(self, backend, claims):
         limited = claims_of(backend.second, max_active=2)
         first, second = claimed(claims, 1), claimed(claims, 2)

@@ -58,7 +58,7 @@ class MemoryFence:
 class MemoryLedger:
     """`CampaignLedger` in dictionaries. `clock` is the ledger's clock; `events` holds the history in order.
 
-    One lock stands for all transaction locks, so every transition is alone and a decision must not come back to the ledger.
+    One lock stands for all transaction locks: every transition is alone.
     """
 
     def __init__(self, clock: Callable[[], datetime], lease_ttl: timedelta = LEASE_TTL) -> None:
