@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from urllib.parse import urlsplit
 
@@ -14,9 +15,17 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from dpone_contract.errors import ConnectionFailedError, LedgerMissingError, OverlapError, SessionUnsafeError
+from dpone_contract.errors import (
+    CampaignBusyError,
+    ChunkBusyError,
+    ConnectionFailedError,
+    LedgerMissingError,
+    OverlapError,
+    SessionUnsafeError,
+)
 from dpone_runtime.adapters.postgres.session import PostgresSession, lock_key
 from dpone_runtime.domain.event import EventKind
+from dpone_runtime.services.chunk_claims import RenewalVerdict
 from dpone_runtime.services.open_campaign import Opening, open_campaign
 from tests.campaign_factories import RUN_KEY, make_campaign, make_plan
 from tests.conformance.ledger_suite import claims_of, overlapping
@@ -259,6 +268,45 @@ def test_protocol_transactions_bound_their_waits_and_leave_the_session_as_it_was
     assert [("15s", "10s", "on", "0")] == inside
     assert [("0", "0", "on", "0")] == session.batch((show,))[-1]
     session.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Locks are waited for no longer than a moment."""
+    for wait in ("TRANSITION_WAIT", "OPENING_WAIT", "RENEWAL_WAIT"):
+        monkeypatch.setattr(f"dpone_runtime.adapters.sql.ledger.{wait}", timedelta(milliseconds=200))
+
+
+@contextmanager
+def held(backend: PostgresBackend, text: str) -> Iterator[None]:
+    """Hold what a statement locks, as a forgotten session does."""
+    with backend.admin.transaction():
+        backend.run(text)
+        yield
+
+
+def test_a_transition_that_is_locked_out_is_busy_and_leaves_nothing(postgres_backend, impatient):
+    campaign = open_campaign(postgres_backend.ledger, make_campaign()).campaign
+    claims = claims_of(postgres_backend.ledger)
+    with held(postgres_backend, f"SELECT pg_advisory_xact_lock({lock_key('transition', SCHEMA, RUN_KEY)})"):
+        with pytest.raises(ChunkBusyError):
+            claims.claim(1)
+        with pytest.raises(CampaignBusyError):
+            open_campaign(
+                postgres_backend.ledger, make_campaign(make_plan(run_key=RUN_KEY), status=campaign.status)
+            ) if False else postgres_backend.ledger.open_campaign(RUN_KEY, campaign.target, lambda view: None)
+    assert claims.claim(1).request is not None
+
+
+def test_a_row_that_is_locked_is_busy_for_its_end_and_no_loss_for_its_lease(postgres_backend, impatient):
+    open_campaign(postgres_backend.ledger, make_campaign())
+    claims = claims_of(postgres_backend.ledger)
+    record = claims.claim(1).record
+    with held(postgres_backend, "SELECT FROM {chunks} FOR UPDATE"):
+        assert RenewalVerdict.RENEWED is claims.renew(record)
+        with pytest.raises(ChunkBusyError):
+            claims.release(record, "not sent")
+    assert claims.release(record, "not sent")
 
 
 # Plans.

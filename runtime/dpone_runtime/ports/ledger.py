@@ -100,7 +100,10 @@ class CampaignLedger(Protocol):
         """Count the chunks of a round that have a row, by shown status."""
 
     def renew(self, record: ChunkRecord) -> bool:
-        """Move a live lease's expiry; False where it is lapsed or no longer this owner's at this revision."""
+        """Move a live lease's expiry; False where it is lapsed or no longer this owner's at this revision.
+
+        A row that is locked for longer than a bounded wait is no loss: True, and the next renewal tells.
+        """
 
     def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
         """End every dpone session that holds a chunk's lock; give how many there were.

@@ -34,6 +34,7 @@ from dpone_runtime.ports.ledger import (
 
 OPENING_WAIT = timedelta(seconds=30)
 TRANSITION_WAIT = timedelta(seconds=15)
+RENEWAL_WAIT = timedelta(seconds=5)
 
 
 class SqlLedger:
@@ -236,16 +237,20 @@ class SqlLedger:
         return {ChunkStatus(row[0]): row[1] for row in rows}
 
     def renew(self, record: ChunkRecord) -> bool:
-        return bool(
-            self._read(
-                "renew_chunk",
-                run_key=record.run_key,
-                chunk_index=record.chunk_index,
-                revision=record.revision,
-                owner=record.owner,
-                lease_ttl=self._lease_ttl,
-            )
+        begin = self._session.begin_statements(RENEWAL_WAIT)
+        renewal = self._queries.statement(
+            "renew_chunk",
+            run_key=record.run_key,
+            chunk_index=record.chunk_index,
+            revision=record.revision,
+            owner=record.owner,
+            lease_ttl=self._lease_ttl,
         )
+        try:
+            return bool(self._session.batch((*begin, renewal, self._queries.statement("commit")))[len(begin)])
+        except LockTimeoutError:
+            # Somebody holds the row, perhaps the commit itself: no loss, the next renewal tells.
+            return True
 
     def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
         return len(self._read("chunk_lock_holders", lock=self._lock("chunk", run_key, chunk_index)))
