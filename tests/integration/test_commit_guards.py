@@ -1,70 +1,16 @@
 """What one data transaction requires of the ledger, asked of the sink itself: not mine any more, then neither rows nor status."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError
-from dpone_contract.process import CampaignPlan, plan_campaign
-from dpone_runtime.adapters.sql.ledger import SqlLedger
-from dpone_runtime.bootstrap import PreparedRun, open_lane, prepare_run, resolve_connections
 from dpone_runtime.domain.campaign import CampaignStatus
 from dpone_runtime.domain.lease import new_owner
 from dpone_runtime.ports.connectors import CommitUnknownError, LoadRequest
-from dpone_runtime.services.chunk_claims import ChunkClaims
-from dpone_runtime.services.open_campaign import cancel_campaign, close_cancelled, open_campaign
-from tests.integration.campaigns import History, mapped_process
-
-CHUNKS = "dpone_audit.__dpone__backfill_chunks"
-CAMPAIGNS = "dpone_audit.__dpone__backfill_campaigns"
-
-
-@dataclass
-class Attempt:
-    """One claimed chunk of an open campaign, and a lane of this very process that tells its steps."""
-
-    history: History
-    planned: CampaignPlan
-    prepared: PreparedRun
-    claims: ChunkClaims
-    request: LoadRequest
-
-    def load(
-        self, request: LoadRequest | None = None, after: Callable[[str], None] = lambda step: None
-    ) -> None:
-        loader = open_lane(self.prepared.lane_bootstrap.to_document(), after)
-        try:
-            loader.load(request or self.request, lambda moved: None)
-        finally:
-            loader.close()
-
-    def state(self) -> tuple[object, ...]:
-        """Everything that a load may change."""
-        return (
-            self.history.versions(1),
-            self.history.sql(f"SELECT *, xmin::text FROM {CHUNKS} ORDER BY chunk_index"),
-            self.history.sql(f"SELECT *, xmin::text FROM {CAMPAIGNS}"),
-            self.history.events(1),
-        )
-
-
-@pytest.fixture
-def attempt(history: History, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt]:
-    """Chunk 1 claimed, its slice full of stale rows."""
-    for name, value in history.environ.items():
-        monkeypatch.setenv(name, value)
-    history.add_stale_rows()
-    process = mapped_process(3)
-    planned = plan_campaign(process)
-    prepared = prepare_run(process, planned, resolve_connections(process.manifest, history.environ))
-    open_campaign(prepared.ledger, prepared.wanted)
-    claims = ChunkClaims(prepared.ledger, planned.plan, max_active=None, dag_run_id=None)
-    request = claims.claim(1).request
-    assert request is not None
-    yield Attempt(history, planned, prepared, claims, request)
-    assert isinstance(prepared.ledger, SqlLedger)
-    prepared.ledger._session.close()  # a run leaves it to the end of its process
+from dpone_runtime.services.open_campaign import cancel_campaign, close_cancelled
+from tests.integration.attempts import CAMPAIGNS, CHUNKS, Attempt
 
 
 def test_an_attempt_that_owns_its_chunk_commits(attempt: Attempt) -> None:

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import psycopg
 from psycopg import errors
+from psycopg.pq import TransactionStatus
 
 from dpone_contract.errors import (
     CampaignBusyError,
@@ -206,7 +207,12 @@ class PostgresFence:
 def run_batch(connection: PgConnection, statements: Sequence[Statement]) -> list[psycopg.Cursor[Row]]:
     """Send statements together, give their cursors; the first error ends the batch."""
     with connection.pipeline():
-        return [connection.execute(*_call(statement)) for statement in statements]
+        cursors = [connection.execute(*_call(statement)) for statement in statements]
+    if connection.info.transaction_status == TransactionStatus.INTRANS:
+        # psycopg ends a pipeline with Sync and then Flush, and the server (18) stops its idle timer at Flush without
+        # starting it again: a frozen process would hold its locks for ever. An empty query starts it again.
+        connection.execute(b"")
+    return cursors
 
 
 def _call(statement: Statement) -> tuple[bytes, dict[str, object]]:
