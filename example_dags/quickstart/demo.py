@@ -123,7 +123,7 @@ def _show(narrator: Narrator, stack: ExitStack, *, keep: bool) -> int:
     narrator.part("From YAML to a pack")
     stage.dpone("check", "project")
     stage.dpone("pack", "build", "project", "--out", "packs", "--release", "demo")
-    stage.dpone("pack", "preview", "project")
+    stage.dpone("pack", "preview", "project", "--release", "demo")
 
     narrator.part("Airflow runs the pack; one day of the source is spoilt")
     shutil.copytree(HERE / "dags", folder / "dags")

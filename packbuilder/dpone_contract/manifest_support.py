@@ -48,6 +48,10 @@ def _unsupported_campaign_keys(backfill: BackfillOptions) -> Iterator[tuple[Path
         yield (*_CAMPAIGN, "inner_mode"), f"inner_mode {backfill.inner_mode.value}", "use partition_replace"
     if backfill.parallel_workers > 1:
         yield (*_CAMPAIGN, "parallel_workers"), "parallel_workers above 1", "use 1, or a mapped mode"
+    if backfill.stop_after_failures is not None:
+        yield (*_CAMPAIGN, "stop_after_failures"), "stop_after_failures", "remove it; a failure ends its run"
+    if not backfill.publication.retain_backup:
+        yield (*_CAMPAIGN, "publication", "retain_backup"), "retain_backup: false", "remove it"
     if backfill.publication.mode != "direct":
         yield (*_CAMPAIGN, "publication"), "publication.mode shadow_swap", "use direct"
     if backfill.verify == "checksum":

@@ -23,10 +23,11 @@ class ManifestText:
 def read_manifest_text(text: str, path: str) -> ManifestText:
     """Read a manifest and collect findings; `path` only names the file in them."""
     tree = parse_yaml(text, path)
-    manifest = None if tree.findings else validate_tree(tree, Manifest)
+    usable = not tree.findings
+    manifest = validate_tree(tree, Manifest)
     if manifest is not None:
         report_unsupported(manifest, tree)
-    return ManifestText(manifest, tree)
+    return ManifestText(manifest if usable else None, tree)
 
 
 def parse_manifest(text: str, path: str) -> Manifest:

@@ -15,6 +15,7 @@ from dpone_contract.yaml_tree import Path, YamlTree
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_NAMES = "use letters, digits and underscores, a letter first (dots and dashes too where a name is Airflow's)"
 _EXPECTED = {
     "string_type": "text; put quotes around it",
     "int_type": "a whole number without quotes",
@@ -77,8 +78,7 @@ def _report(tree: YamlTree, model: type[BaseModel], code: ErrorCode, path: Path,
         tree.report(code, path, f"{name} {found['input']!r} is not known", f"{hint}use {expected}")
     elif kind == "string_pattern_mismatch":
         what = "the name" if found["loc"][-1] == "[key]" else name
-        pattern = found["ctx"]["pattern"]
-        tree.report(code, path, f"{what} {found['input']!r} is not allowed", f"use what matches {pattern}")
+        tree.report(code, path, f"{what} {found['input']!r} is not allowed", _NAMES)
     else:
         message, _, next_step = str(found["msg"]).removeprefix("Value error, ").partition("; ")
         for opening in (

@@ -20,6 +20,13 @@ class WindowToken(StrEnum):
     DAG_RUN_ID = "dag_run_id"
 
 
+_FLAGS = {
+    WindowToken.DATA_INTERVAL_START: "--interval-start",
+    WindowToken.DATA_INTERVAL_END: "--interval-end",
+    WindowToken.LOGICAL_DATE: "--execution-date",
+    WindowToken.DS: "--execution-date",
+    WindowToken.DAG_RUN_ID: "DPONE_DAG_RUN_ID in the environment",
+}
 _BRACES = re.compile(r"\{\{(.*?)\}\}")
 _KNOWN = tuple(token.value for token in WindowToken)
 
@@ -52,7 +59,7 @@ def render_tokens(text: str, values: Mapping[WindowToken, str]) -> str:
         if value in ("", "None"):
             raise RunContextInvalidError(
                 f"the window needs {{{{ {token.value} }}}}, but this run has no value for it",
-                next_step="run it from a DAG run with a logical date, or pass --interval-start and --interval-end",
+                next_step=f"run it from a DAG run that has one, or pass {_FLAGS[token]}",
             )
         return value
 

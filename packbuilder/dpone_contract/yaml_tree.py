@@ -134,10 +134,8 @@ class _Builder:
         for key_node, value_node in node.value:
             position = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
             if not isinstance(key_node, ScalarNode):
-                self._refuse_at(
-                    position, "braces without quotes", 'quote the token: "{{ data_interval_start }}"'
-                )
-                return None
+                self._refuse_at(position, "braces without quotes", 'quote the token: "{{ ds }}"')
+                return "{{ }}"
             key = str(key_node.value)
             at = (*path, key)
             if key == "<<" and key_node.style is None:
@@ -159,7 +157,7 @@ class _Builder:
             return text
         if _DATE.match(text):
             self._refuse(path, f"unquoted date {text}", f'write it as text: "{text}"')
-            return None
+            return text
         if text in _NULL:
             return None
         if text in _TRUE or text in _FALSE:

@@ -37,6 +37,7 @@ BUILDER_VERBS = {
 OTHER_VERBS = {
     "run": ("dpone-runtime", "Run a process: load every chunk that is not committed yet."),
     "backfill": ("dpone-runtime", "Plan, run, resume, inspect or cancel a campaign."),
+    "state": ("dpone-runtime", "Look after the ledger: print its DDL."),
 }
 """Verb of another wheel: that wheel, and the verb's line in the help."""
 

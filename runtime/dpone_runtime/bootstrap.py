@@ -28,6 +28,7 @@ from dpone_runtime.adapters.postgres.connect import PgConnection, connect, trans
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable, require_chunk_column
 from dpone_runtime.adapters.postgres.session import PostgresSession
+from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
 from dpone_runtime.adapters.postgres.sink import PostgresSink
 from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.adapters.sql.ledger import SqlLedger
@@ -110,6 +111,11 @@ def open_ledger(manifest: Manifest, connections: Connections) -> CampaignLedger:
     return SqlLedger(PostgresSession(connections.sink, schema), schema)
 
 
+def ledger_ddl(manifest: Manifest) -> tuple[str, ...]:
+    """Give the statements that create a process's ledger; nothing is opened."""
+    return postgres_ledger_ddl(manifest.backfill.state.schema_)
+
+
 def prepare_run(process: Process, planned: CampaignPlan, connections: Connections) -> PreparedRun:
     """Look at both tables, create a missing target and ledger, and describe the campaign that this run wants.
 
@@ -124,7 +130,7 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
         column = require_chunk_column(
             source.shape.column(backfill.chunk.column), str(manifest.source.table), backfill.chunk.column
         )
-        target = _target(connections.sink, manifest, source)
+        target = _target(connections.sink, manifest, source, column.name)
         into = require_chunk_column(target.shape.column(column.name), str(manifest.sink.table), column.name)
         columns = matched_columns(source.shape, target.shape)
         ledger = open_ledger(manifest, connections)
@@ -157,14 +163,17 @@ def inspect_ends(process: Process, connections: Connections) -> tuple[str, ...]:
         if target is None:
             key = manifest.sink.strategy.unique_key or ()
             lines.append("the target does not exist; a run would execute:")
-            lines.extend(create_target_statements(described.shape, manifest.sink.table, key))
+            lines.extend(
+                f"{text};"
+                for text in create_target_statements(described.shape, manifest.sink.table, key, name)
+            )
         else:
             require_target_kind(target)
             matched_columns(described.shape, target.shape)
     return tuple(lines)
 
 
-def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable) -> PgTable:
+def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable, column: str) -> PgTable:
     table = manifest.sink.table
     with connect(connection, "prepare") as session:
         found = find_table(session, table)
@@ -176,7 +185,7 @@ def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable)
                     next_step="create it, or remove create_target",
                 )
             key = manifest.sink.strategy.unique_key or ()
-            found = create_target(session, table, create_target_statements(source.shape, table, key))
+            found = create_target(session, table, create_target_statements(source.shape, table, key, column))
     require_target_kind(found)
     return found
 

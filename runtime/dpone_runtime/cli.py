@@ -29,6 +29,28 @@ backfill_commands = typer.Typer(
 )
 
 
+state_commands = typer.Typer(
+    name="state",
+    help="Look after the ledger.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@state_commands.callback()
+def _state() -> None:
+    """Look after the ledger."""
+
+
+@state_commands.command("ddl")
+def ddl_command(manifest: ManifestArgument) -> None:
+    """Print the statements that create the ledger, for a role that may create it."""
+    from dpone_runtime import verbs  # help does not need it
+
+    verbs.show_ledger_ddl(manifest)
+
+
 def _interval_options(
     interval_start: Annotated[str | None, typer.Option(help="First instant of the data interval.")] = None,
     interval_end: Annotated[str | None, typer.Option(help="End of the data interval.")] = None,

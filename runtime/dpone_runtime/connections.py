@@ -83,18 +83,21 @@ def _uri_of_json(name: str, text: str, origin: str) -> str:
     password = quote(str(fields.get("password") or ""), safe="")
     user = f"{login}:{password}@" if password else (f"{login}@" if login else "")
     port = f":{fields['port']}" if fields.get("port") else ""
-    query = _query(_extra_options(fields.get("extra")))
+    try:
+        query = _query(_extra_options(fields.get("extra")))
+    except ValueError as error:
+        raise _invalid(name, origin, "its extra is not JSON") from error
     path = quote(str(fields.get("schema") or ""))
     return f"{kind}://{user}{fields.get('host') or ''}{port}/{path}" + (f"?{query}" if query else "")
 
 
 def _extra_options(extra: object) -> list[tuple[str, str]]:
-    """Give the options in Airflow's free-form extra: an object, or its JSON text; anything else holds none."""
+    """Give the options in Airflow's extra: an object, or its JSON text; ValueError for other text.
+
+    What cannot be read is not passed over: it may have asked for TLS.
+    """
     if isinstance(extra, str):
-        try:
-            extra = json.loads(extra)
-        except ValueError:
-            return []
+        extra = json.loads(extra) if extra.strip() else {}
     if not isinstance(extra, dict):
         return []
     return [(key, value) for key, value in extra.items() if isinstance(value, str)]

@@ -28,7 +28,7 @@ _OPENINGS = {
     Opening.FOUND: "campaign found open; what is committed is skipped",
     Opening.RESUMED: "campaign resumed",
     Opening.NEW_ROUND: "the window is run again: round {round} replaces its slice",
-    Opening.COMPLETE: "every chunk is committed already; there is nothing to do",
+    Opening.COMPLETE: "every chunk is committed already; there is nothing to do (another backfill_id loads the window again)",
 }
 
 

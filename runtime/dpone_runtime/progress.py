@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -75,7 +76,9 @@ class Progress:
         self._told_at = now
         text = self.line(running, report)
         if self._terminal:
-            sys.stderr.write(f"\r\x1b[2K{text}")
+            # A line that wraps could not be taken back.
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write(f"\r\x1b[2K{text[:width]}")
             sys.stderr.flush()
             self._drawn = True
         else:
@@ -95,8 +98,8 @@ class Progress:
             parts.append(f"{report.rows_loaded / elapsed:,.0f} rows/s")
             parts.append(f"about {_span(left)} left")
         share = done / report.selected if report.selected else 1.0
-        bar = "#" * int(share * 20)
-        return f"[{bar:<20}] {share:4.0%}  " + " | ".join(parts)
+        bar = "#" * int(share * 10)
+        return f"[{bar:<10}] {share:4.0%}  " + " | ".join(parts)
 
     def finish(self) -> None:
         """Leave no half-drawn line behind."""

@@ -31,16 +31,16 @@ def exit_code_of(report: RunReport) -> ExitCode:
     """Give the code of a run whose coordinator came to an end: infrastructure only where nothing else failed."""
     if any(not failure.infrastructure for failure in report.failures):
         return ExitCode.CHUNKS_FAILED
-    if report.failures or report.left:
+    if report.failures or (report.interrupted and report.left):
         return ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
-    return ExitCode.DONE
+    return ExitCode.REFUSED if report.left else ExitCode.DONE
 
 
 def error_of(run: CampaignRun) -> DponeError | None:
     """Give the error that stands for a run which did not load its selection."""
     report = run.report
     if report.failures:
-        first = report.failures[0]
+        first = min(report.failures, key=lambda failure: failure.infrastructure)
         more = f" (and {len(report.failures) - 1} more)" if len(report.failures) > 1 else ""
         kind = error_class(first.code)
         return kind(

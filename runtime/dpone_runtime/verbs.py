@@ -17,7 +17,7 @@ from dpone_contract.manifest import RetryPolicy
 from dpone_contract.outcome import RunOutcome
 from dpone_contract.process import Process, decode_process, plan_campaign
 from dpone_runtime import campaign_view
-from dpone_runtime.bootstrap import inspect_ends, resolve_connections
+from dpone_runtime.bootstrap import inspect_ends, ledger_ddl, resolve_connections
 from dpone_runtime.command_options import IntervalFlags, OutputFormat, Overrides
 from dpone_runtime.execute import Executed, RunOrder, execute
 from dpone_runtime.interruption import Interruption, die_with_airflow
@@ -145,6 +145,12 @@ def cancel(
     process = process_of_manifest(manifest, overrides)
     context = read_run_context(os.environ, interval)
     typer.echo(campaign_view.cancel(process, context, os.environ, reason=reason, by=requested_by))
+
+
+def show_ledger_ddl(manifest: Path) -> None:
+    """`dpone state ddl`."""
+    process = process_of_manifest(manifest, Overrides())
+    typer.echo("\n\n".join(f"{statement};" for statement in ledger_ddl(process.manifest)))
 
 
 def _run(

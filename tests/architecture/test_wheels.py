@@ -100,6 +100,7 @@ def test_runtime_brings_its_verbs(runtime):
     assert {
         "run": "dpone_runtime.cli:run_command",
         "backfill": "dpone_runtime.cli:backfill_commands",
+        "state": "dpone_runtime.cli:state_commands",
     } == runtime.entry_points("dpone.commands")
 
 

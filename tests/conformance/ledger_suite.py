@@ -602,6 +602,16 @@ class LedgerConformance:
             open_campaign(ledger, make_campaign(**change), reason="go on")
         assert [*before, Event(RUN_KEY, EventKind.CANCEL_REQUESTED, 1, 2, detail="stop")] == backend.events()
 
+    def test_a_campaign_that_another_opener_created_meanwhile_is_compared(self, backend, monkeypatch):
+        def created_after_the_look(run_key: str) -> None:
+            monkeypatch.undo()
+            open_campaign(backend.second, make_campaign())
+
+        monkeypatch.setattr(backend.ledger, "read_campaign", created_after_the_look)
+        with pytest.raises(CampaignDriftError):
+            open_campaign(backend.ledger, make_campaign(config_hash="sha256:" + "e" * 64))
+        assert [EventKind.OPENED] == [event.kind for event in backend.events()]
+
     def test_a_renamed_table_is_the_same_table(self, ledger, campaign):
         renamed = replace(TARGET, name="public.flights_2013")
         assert Opening.FOUND is open_campaign(ledger, make_campaign(target=renamed)).how

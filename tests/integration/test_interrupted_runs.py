@@ -128,3 +128,22 @@ def test_an_interrupted_item_tells_the_operator_what_it_was(history: History) ->
         done.outcome.backfill.mapping.item_status,
     )
     assert {1: ("committed", 1), 2: ("committed", 1)} == history.chunks()
+
+
+def test_a_cancelled_campaign_finishes_its_chunk_and_begins_no_other(history: History) -> None:
+    run = history.start("run", history.manifest(), faults=[(BEFORE_LOAD, 2, HOLD)])
+    run.wait_for(BEFORE_LOAD, 2)
+    cancelled = history.run("backfill", "cancel", history.manifest(), "--reason", "too early")
+    assert 0 == cancelled.exit_code, cancelled.output
+    run.release()
+    stopped = run.finish()
+    assert (5, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (stopped.exit_code, stopped.error_code), stopped.output
+    assert {1: ("committed", 1), 2: ("committed", 1)} == history.chunks()
+
+    refused = history.run("backfill", "resume", history.manifest())
+    assert (5, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (refused.exit_code, refused.error_code), refused.output
+    assert "too early" in refused.stderr
+    done = history.run("backfill", "resume", history.manifest(), "--reason", "now")
+    assert 0 == done.exit_code, done.output
+    assert ["opened", "cancel_requested", "resumed", "completed"] == history.events(None)
+    history.require_loaded(3)

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.integration.campaigns import STALE_ROWS_A_DAY, History
-from tests.integration.fault_lane import KILL_BOTH, KILL_COORDINATOR, KILL_LANE
+from tests.integration.fault_lane import BEFORE_LOAD, KILL_BOTH, KILL_COORDINATOR, KILL_LANE
 
 CHUNKS = 3
 VICTIM = 2
@@ -48,7 +48,7 @@ def test_a_coordinator_killed_after_a_commit_leaves_a_loaded_chunk(history: Hist
     history.require_loaded(CHUNKS)
 
 
-@pytest.mark.parametrize("step", BEFORE_COMMIT)
+@pytest.mark.parametrize("step", [BEFORE_LOAD, *BEFORE_COMMIT])
 def test_a_lane_killed_before_its_commit_has_loaded_nothing(history: History, step: str) -> None:
     history.add_stale_rows()
     before = history.versions(VICTIM)

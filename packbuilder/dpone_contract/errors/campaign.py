@@ -51,7 +51,6 @@ class CampaignStoppedError(DponeError):
     """
 
     code = ErrorCode.BACKFILL_CAMPAIGN_STOPPED
-    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
 
 
 class ChunkBusyError(DponeError):

@@ -56,7 +56,7 @@ class DatabaseFailedError(DponeError):
 class LedgerMissingError(DponeError):
     """The ledger's tables do not exist and could not be created.
 
-    Retry: no. Do: let a role that may create them run the DDL that the message names, or grant CREATE.
+    Retry: no. Do: let a role that may create them run what `dpone state ddl MANIFEST` prints.
     """
 
     code = ErrorCode.LEDGER_MISSING
@@ -83,7 +83,7 @@ class TableUnsuitableError(DponeError):
 class ColumnsDifferError(DponeError):
     """Source and target columns do not fit without loss.
 
-    Retry: no. Do: alter the target, or choose columns, as the message names them.
+    Retry: no. Do: alter the target as the message says, or load from a view that casts.
     """
 
     code = ErrorCode.COLUMNS_DIFFER

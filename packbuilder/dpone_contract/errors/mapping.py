@@ -54,7 +54,7 @@ class MappingParallelismMultiplierError(DponeError):
 class MappingStateUnsupportedError(DponeError):
     """Modes visible and summary need a ledger with distributed locks and compare-and-set.
 
-    Retry: no. Do: use `state.backend: audit_schema` with `require_distributed_lock: true` on a Postgres or SQL Server sink.
+    Retry: no. Do: use `state.backend: audit_schema` with `require_distributed_lock: true` on a Postgres sink.
     """
 
     code = ErrorCode.MAPPING_STATE_UNSUPPORTED

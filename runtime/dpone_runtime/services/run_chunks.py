@@ -86,6 +86,7 @@ class Coordinator:
         self._busy: deque[int] = deque()
         self._look_at = timedelta()
         self._busy_since: timedelta | None = None
+        self._waited_for = ""
         self._lanes_lost = 0
         self._blocked = False
         self.report = RunReport()
@@ -131,9 +132,9 @@ class Coordinator:
         self._dispatch()
         if not self._work_left():
             return
+        self._observer.tick(len(self._active), self.report)
         for event in self._lanes.poll(TICK):
             self._handle(event)
-        self._observer.tick(len(self._active), self.report)
 
     # Claiming and sending.
 
@@ -186,7 +187,9 @@ class Coordinator:
                 if verdict is ClaimVerdict.NOT_NOW
                 else f"chunk {index} is held by another run"
             )
-            self._observer.waiting(f"{why}; looking again for up to {BUSY_WAIT.seconds} s")
+            if why != self._waited_for:
+                self._waited_for = why
+                self._observer.waiting(f"{why}; looking again for up to {BUSY_WAIT.seconds} s")
         # Of busy chunks the next one may be free; where too many are at work, none is.
         if self._next is None or verdict is ClaimVerdict.NOT_NOW:
             self._look_at = self._clock() + LOOK_AGAIN

@@ -38,7 +38,7 @@ def only_of(**changes):
         ({"chunk__column": None}, "key 'column' is missing in sink.strategy.backfill.chunk", "add it"),
         ({"name": None}, "key 'name' is missing", "add it"),
         ({"name": 5}, "name must be text", "write text; put quotes around it"),
-        ({"name": "1st"}, "name '1st' is not allowed", "use what matches"),
+        ({"name": "1st"}, "name '1st' is not allowed", "use letters, digits and underscores, a letter first"),
         ({"source": "orders"}, "source must be a block of keys", "write a block of keys"),
         ({"sink__strategy__unique_key": "id"}, "unique_key must be a list", "write a list"),
         ({"backfill__parallel_workers": "2"}, "parallel_workers must be a whole number", "without quotes"),

@@ -59,7 +59,7 @@ def test_braces_that_do_not_close_are_refused(text):
 def test_a_token_without_a_value_is_refused(values):
     with pytest.raises(RunContextInvalidError, match="has no value") as caught:
         render_tokens("{{ ds }}", values)
-    assert "--interval-start" in caught.value.next_step
+    assert "--execution-date" in caught.value.next_step
 
 
 def test_a_value_is_not_replaced_again():

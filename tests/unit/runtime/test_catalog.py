@@ -165,7 +165,7 @@ def test_the_ddl_of_a_missing_target():
         column('od"d', "numeric(12,2)", nullable=False),
     )
     schema, create = create_target_statements(
-        source, TableName(schema="my shop", name="Orders"), ("Id", "day")
+        source, TableName(schema="my shop", name="Orders"), ("Id", "day"), "Id"
     )
     assert 'CREATE SCHEMA IF NOT EXISTS "my shop"' == schema
     assert (
@@ -178,6 +178,12 @@ def test_the_ddl_of_a_missing_target():
     ) == create
 
 
+def test_a_key_that_does_not_begin_with_the_chunk_column_gets_an_index_beside_it():
+    source = shape(column("id", "bigint"), column("Day", "date"))
+    *_, index = create_target_statements(source, TableName(schema="s", name="t"), ("id",), "Day")
+    assert 'CREATE INDEX ON "s"."t" ("Day")' == index
+
+
 @pytest.mark.parametrize(
     "columns, key, reason",
     [
@@ -187,4 +193,4 @@ def test_the_ddl_of_a_missing_target():
 )
 def test_a_target_that_cannot_be_created_is_told(columns, key, reason):
     with pytest.raises(ColumnsDifferError, match=reason):
-        create_target_statements(shape(*columns), TableName(schema="a", name="b"), key)
+        create_target_statements(shape(*columns), TableName(schema="a", name="b"), key, "a")

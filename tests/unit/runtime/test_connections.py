@@ -68,10 +68,17 @@ def test_airflow_json():
     assert {**EXPECTED, **further} == parsed({"AIRFLOW_CONN_SHOP": text})
 
 
-@pytest.mark.parametrize("extra", [None, "", {}, "words that are no JSON", "{broken", [1], 7, "[]"])
+@pytest.mark.parametrize("extra", [None, "", {}, [1], 7, "[]"])
 def test_airflow_json_with_an_extra_that_says_nothing(extra):
     fields = {"conn_type": "postgres", "host": "db.example", "extra": extra}
     assert {"host": "db.example"} == parsed({"AIRFLOW_CONN_SHOP": json.dumps(fields)})
+
+
+@pytest.mark.parametrize("extra", ["words that are no JSON", "{broken"])
+def test_an_extra_that_cannot_be_read_is_refused_since_it_may_have_asked_for_tls(extra):
+    fields = {"conn_type": "postgres", "host": "db.example", "extra": extra}
+    with pytest.raises(ConnectionInvalidError, match="extra is not JSON"):
+        parsed({"AIRFLOW_CONN_SHOP": json.dumps(fields)})
 
 
 def test_airflow_json_with_little_in_it():

@@ -26,8 +26,18 @@ def progress(clock, *, quiet=False, terminal=False):
 def test_the_line_tells_chunks_rows_rates_and_what_is_left(clock):
     shown = progress(clock)
     clock.advance(timedelta(seconds=30))
-    expected = "[##########          ]  50%  5/10 chunks | 2 at work | 3,000 rows | 0.2 MB/s | 100 rows/s | about 50 s left"
+    expected = (
+        "[#####     ]  50%  5/10 chunks | 2 at work | 3,000 rows | 0.2 MB/s | 100 rows/s | about 50 s left"
+    )
     assert expected == shown.line(2, REPORT)
+
+
+def test_a_line_on_a_terminal_fits_it(clock, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = progress(clock, terminal=True)
+    clock.advance(timedelta(seconds=1))
+    shown.tick(1, REPORT)
+    assert 39 == len(capsys.readouterr().err.removeprefix("\r\x1b[2K"))
 
 
 def test_bytes_on_their_way_count_until_their_chunk_is_committed(clock):
@@ -94,7 +104,7 @@ def test_a_terminal_is_not_redrawn_faster_than_an_eye_sees(clock, capsys):
     for _ in range(100):
         clock.advance(timedelta(milliseconds=10))
         shown.tick(1, REPORT)
-    assert 5 == capsys.readouterr().err.count("[##########")
+    assert 5 == capsys.readouterr().err.count("[#####")
 
 
 @pytest.mark.parametrize("terminal", [False, True])

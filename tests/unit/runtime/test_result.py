@@ -44,7 +44,7 @@ def make_run(report: RunReport, status=CampaignStatus.OPEN) -> CampaignRun:
         (RunReport(selected=3, failures=[LOST], left=2), ExitCode.OWNERSHIP_OR_INFRASTRUCTURE),
         (RunReport(selected=3, failures=[LOST, failure()], left=1), ExitCode.CHUNKS_FAILED),
         (RunReport(selected=3, interrupted=True, left=3), ExitCode.OWNERSHIP_OR_INFRASTRUCTURE),
-        (RunReport(selected=3, stopped=True, left=1), ExitCode.OWNERSHIP_OR_INFRASTRUCTURE),
+        (RunReport(selected=3, stopped=True, left=1), ExitCode.REFUSED),
         (RunReport(selected=3, interrupted=True, failures=[failure()], left=2), ExitCode.CHUNKS_FAILED),
     ],
 )

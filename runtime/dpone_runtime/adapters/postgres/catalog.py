@@ -172,9 +172,11 @@ def _length(type_name: str) -> tuple[str, int | None]:
 
 
 def create_target_statements(
-    source: TableShape, target: TableName, unique_key: tuple[str, ...]
+    source: TableShape, target: TableName, unique_key: tuple[str, ...], chunk_column: str
 ) -> tuple[str, ...]:
-    """Give the DDL of a missing target: the source's columns, NOT NULL where the source has it, the key as primary key.
+    """Give the DDL of a missing target: the source's columns and its NOT NULL, the key as primary key.
+
+    An index on the chunk column follows where the key does not begin with it.
 
     Errors: ColumnsDifferError for a key column that the source lacks or a type that cannot be declared.
     """
@@ -196,6 +198,12 @@ def create_target_statements(
     return (
         f"CREATE SCHEMA IF NOT EXISTS {quoted(target.schema_)}",
         f"CREATE TABLE IF NOT EXISTS {quoted_table(target)} (\n{body}\n)",
+        # Without it every chunk's deletion of its slice would read the whole table.
+        *(
+            (f"CREATE INDEX ON {quoted_table(target)} ({quoted(chunk_column)})",)
+            if unique_key[:1] != (chunk_column,)
+            else ()
+        ),
     )
 
 

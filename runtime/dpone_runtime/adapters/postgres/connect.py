@@ -117,7 +117,8 @@ def ledger_denied(error: psycopg.Error, schema: str) -> LedgerMissingError:
     """Give the error of a ledger that is missing and may not be created."""
     return LedgerMissingError(
         f"the ledger in schema {schema} does not exist and cannot be created: {safe_message(error)}",
-        next_step=f"let a role with CREATE on the database create it once, or GRANT CREATE ON SCHEMA {schema}",
+        next_step="let a role that may create them run what `dpone state ddl MANIFEST` prints, and grant this user "
+        "USAGE on the schema and SELECT, INSERT, UPDATE on its tables",
     )
 
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 from psycopg import errors
@@ -48,6 +49,12 @@ _CREATES = (
 def postgres_queries(schema: str) -> Queries:
     """Read the ledger's queries over one audit schema."""
     return Queries(load_blocks(__package__, "ledger.sql", "schema.sql"), ledger_tables(schema))
+
+
+def ledger_ddl(schema: str) -> tuple[str, ...]:
+    """Give the statements that create a ledger, for a role that may."""
+    queries = postgres_queries(schema)
+    return tuple(queries.statement(name).text.replace("%%", "%") for name in _CREATES)
 
 
 def lock_key(purpose: str, *scope: object) -> int:
@@ -207,7 +214,9 @@ class PostgresFence:
 def run_batch(connection: PgConnection, statements: Sequence[Statement]) -> list[psycopg.Cursor[Row]]:
     """Send statements together, give their cursors; the first error ends the batch."""
     with connection.pipeline():
-        cursors = [connection.execute(*_call(statement)) for statement in statements]
+        cursors: list[psycopg.Cursor[Any]] = [
+            connection.execute(*_call(statement)) for statement in statements
+        ]
     if connection.info.transaction_status == TransactionStatus.INTRANS:
         # psycopg ends a pipeline with Sync and then Flush, and the server (18) stops its idle timer at Flush without
         # starting it again: a frozen process would hold its locks for ever. An empty query starts it again.
