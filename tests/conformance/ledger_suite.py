@@ -664,6 +664,19 @@ class LedgerConformance:
         backend.complete(claim.request, 1, 1)
         assert Opening.CREATED is open_campaign(ledger, overlapping()).how
 
+    def test_only_a_cancelled_campaign_without_a_chunk_at_work_is_closed(
+        self, backend, ledger, campaign, claims
+    ):
+        close_cancelled(ledger, campaign, "never asked for")
+        assert CampaignStatus.OPEN is ledger.read_campaign(RUN_KEY).status
+        record = claimed(claims, 1)
+        cancel_campaign(ledger, campaign, reason="stop", by=None)
+        close_cancelled(ledger, campaign, "too early")
+        assert CampaignStatus.CANCEL_REQUESTED is ledger.read_campaign(RUN_KEY).status
+        backend.expire_lease(record)
+        close_cancelled(ledger, campaign, "gone")
+        assert CampaignStatus.CLOSED is ledger.read_campaign(RUN_KEY).status
+
     def test_two_openers_of_one_campaign_create_it_once(self, backend):
         together = threading.Barrier(2)
 
