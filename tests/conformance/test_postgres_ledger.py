@@ -41,6 +41,7 @@ from tests.waiting import wait_until
 __all__ = ["postgres_backend"]
 
 MANY_CHUNKS = 20_000
+RIGHTS = "SELECT, INSERT, UPDATE"
 
 
 @pytest.fixture
@@ -107,21 +108,24 @@ def test_a_user_who_may_not_create_is_told_what_to_do(database, stranger):
     with opened_ledger(stranger, "audit") as ledger:
         with pytest.raises(LedgerMissingError) as refusal:
             ledger.ensure_schema()
-        assert "CREATE" in refusal.value.next_step
+        assert "dpone state ddl" in refusal.value.next_step
+        assert RIGHTS in refusal.value.next_step
         assert "audit" in refusal.value.message
         assert not ledger.exists()
 
 
-def test_a_user_needs_no_create_where_the_ledger_is_there(database, stranger):
+def test_a_user_needs_no_more_than_the_named_rights_where_the_ledger_is_there(database, stranger):
     with opened_ledger(database, "audit") as ledger:
         ledger.ensure_schema()
     with psycopg.connect(database, autocommit=True) as admin:
         admin.execute(sql.SQL("GRANT USAGE ON SCHEMA audit TO {}").format(name_of(stranger)))
-        for rights in ("ALL ON ALL TABLES", "USAGE ON ALL SEQUENCES"):
-            admin.execute(sql.SQL(f"GRANT {rights} IN SCHEMA audit TO {{}}").format(name_of(stranger)))
+        grant = f"GRANT {RIGHTS} ON ALL TABLES IN SCHEMA audit TO {{}}"
+        admin.execute(sql.SQL(grant).format(name_of(stranger)))
     with opened_ledger(stranger, "audit") as ledger:
         ledger.ensure_schema()
         assert Opening.CREATED is open_campaign(ledger, make_campaign()).how
+        claims = claims_of(ledger)
+        assert claims.release(claims.claim(1).record, "not sent")
 
 
 def test_a_user_who_may_create_in_the_schema_needs_no_more(database, stranger):
