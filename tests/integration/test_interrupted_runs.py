@@ -137,11 +137,11 @@ def test_a_cancelled_campaign_finishes_its_chunk_and_begins_no_other(history: Hi
     assert 0 == cancelled.exit_code, cancelled.output
     run.release()
     stopped = run.finish()
-    assert (5, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (stopped.exit_code, stopped.error_code), stopped.output
+    assert (2, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (stopped.exit_code, stopped.error_code), stopped.output
     assert {1: ("committed", 1), 2: ("committed", 1)} == history.chunks()
 
     refused = history.run("backfill", "resume", history.manifest())
-    assert (5, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (refused.exit_code, refused.error_code), refused.output
+    assert (2, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (refused.exit_code, refused.error_code), refused.output
     assert "too early" in refused.stderr
     done = history.run("backfill", "resume", history.manifest(), "--reason", "now")
     assert 0 == done.exit_code, done.output

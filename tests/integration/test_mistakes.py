@@ -105,7 +105,7 @@ MISTAKES = {
     ),
     "a user who may not create the ledger": Mistake(
         "DPONE_LEDGER_MISSING",
-        ("dpone_audit", "GRANT CREATE"),
+        ("dpone_audit", "dpone state ddl MANIFEST", "SELECT, INSERT, UPDATE"),
         reader="writer",
         sql="GRANT INSERT, DELETE ON target.history TO writer",
         environ=lambda history: {"DPONE_CONN_TARGET_DB": as_user(history.uri, "writer")},
@@ -218,3 +218,19 @@ def test_a_mapped_process_without_its_item_is_refused(history: History) -> None:
     told = run.finish()
     assert (2, "DPONE_AIRFLOW_MAPPING_ITEM_INVALID") == (told.exit_code, told.error_code), told.output
     assert not history.has_ledger_rows()
+
+
+def test_the_way_out_of_a_missing_ledger_leads_out(history: History) -> None:
+    """An administrator runs the printed DDL and grants what the message names; the loader needs no more than that."""
+    history.add_reader("writer", PASSWORD)
+    history.sql("GRANT INSERT, DELETE ON target.history TO writer")
+    ddl = history.run("state", "ddl", history.manifest())
+    assert 0 == ddl.exit_code, ddl.output
+    history.sql(ddl.stdout)
+    history.sql("GRANT USAGE ON SCHEMA dpone_audit TO writer")
+    history.sql("GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA dpone_audit TO writer")
+    writer = as_user(history.uri, "writer")
+    environ = {"DPONE_CONN_SOURCE_DB": writer, "DPONE_CONN_TARGET_DB": writer}
+    done = history.run("run", history.manifest(), environ=environ)
+    assert 0 == done.exit_code, done.output
+    history.require_loaded(3)

@@ -76,7 +76,7 @@ def test_a_cancelled_campaign_without_live_leases_is_closed_by_the_opener(
         "target.history", f"day BETWEEN '{day(3)}' AND '{day(5)}'"
     )
     refused = history.run("run", history.manifest())
-    assert (5, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (refused.exit_code, refused.error_code)
+    assert (2, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (refused.exit_code, refused.error_code)
 
 
 def test_a_cancelled_campaign_at_work_is_closed_only_once_its_lease_has_lapsed(history: History) -> None:
