@@ -1,34 +1,44 @@
 """Strict YAML 1.2 (core schema) to plain values with the position of each, or findings that say what to mend.
 
-Only this module names the YAML library. It refuses duplicate keys, unquoted dates, unquoted braces, merge keys, tags,
-several documents and keys that are not text; `no`, `on` and `1:30` are text.
+It refuses duplicate keys, unquoted dates, unquoted braces, merge keys, tags, several documents, keys that are not text and
+numbers that a double cannot hold; `no`, `on` and `1:30` are text. An anchor and its aliases are written out.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from dpone_contract.errors import ErrorCode
 from dpone_contract.finding import Finding
+from dpone_contract.yaml_nodes import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_VALUES,
+    Node,
+    NodeKind,
+    YamlProblemError,
+    compose_yaml,
+)
+
+__all__ = ["MAX_BYTES", "Path", "Position", "YamlTree", "parse_yaml"]
 
 Path = tuple[str | int, ...]
 Position = tuple[int, int]
 
-MAX_BYTES = 1024 * 1024
-_MAX_VALUES = 100_000
 _NULL = ("", "~", "null", "Null", "NULL")
 _TRUE = ("true", "True", "TRUE")
 _FALSE = ("false", "False", "FALSE")
-_INTEGER = re.compile(r"^[-+]?[0-9]+$")
-_BASED_INTEGER = re.compile(r"^0o[0-7]+$|^0x[0-9a-fA-F]+$")
-_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
-_DATE = re.compile(r"^\d{4}-\d{1,2}-\d{1,2}([Tt ].*)?$")
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_BASED_INTEGER = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([Tt ].*)?")
+_NO_TEXT = ("a text holds NUL or half of a surrogate pair", "remove the escape \\0 or \\uD800..\\uDFFF")
+_MAX_DIGITS = 400
+"""Longer numbers are beyond a double, and Python refuses to convert very long ones."""
 
 
 @dataclass
@@ -48,55 +58,31 @@ class YamlTree:
 
     def report(self, code: ErrorCode, at: Path, message: str, next_step: str = "") -> None:
         """Add a finding at the position of a path."""
-        line, column = self.position(at)
+        self.report_at(self.position(at), code, message, next_step)
+
+    def report_at(self, position: Position, code: ErrorCode, message: str, next_step: str) -> None:
+        """Add a finding at a position."""
+        line, column = position
         self.findings.append(Finding(self.path, line, column, code, message, next_step))
 
 
 def parse_yaml(text: str, path: str) -> YamlTree:
     """Read one YAML document. `path` only names the file in findings; nothing is raised for bad text."""
     tree = YamlTree(path)
-    if len(text.encode()) > MAX_BYTES:
-        tree.report(ErrorCode.MANIFEST_INVALID, (), f"the file is larger than {MAX_BYTES} bytes", "split it")
-        return tree
+    invalid = ErrorCode.MANIFEST_INVALID
     try:
-        nodes = list(YAML(typ="rt", pure=True).compose_all(text))
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        problem = str(error.problem or error).split("\n")[0]
-        tree.findings.append(
-            Finding(path, line, column, ErrorCode.MANIFEST_INVALID, f"not YAML: {problem}", _hint(problem))
-        )
+        documents = compose_yaml(text)
+    except YamlProblemError as problem:
+        tree.report_at((problem.line, problem.column), invalid, problem.message, problem.next_step)
         return tree
-    except RecursionError:
-        tree.report(ErrorCode.MANIFEST_INVALID, (), "the file is nested too deeply", "write it flatter")
-        return tree
-    except (YAMLError, ValueError) as error:
-        tree.report(
-            ErrorCode.MANIFEST_INVALID, (), f"not YAML: {str(error).splitlines()[0]}", "write plain text"
-        )
-        return tree
-    documents = [node for node in nodes if node is not None]
     if not documents:
-        tree.report(ErrorCode.MANIFEST_INVALID, (), "the file is empty", "start with `dpone init`")
+        tree.report(invalid, (), "the file is empty", "start with `dpone init`")
     elif len(documents) > 1:
-        tree.report(
-            ErrorCode.MANIFEST_INVALID, (), "the file holds several documents", "keep one, without ---"
-        )
+        tree.report(invalid, (), "the file holds several documents", "keep one, without ---")
     else:
         tree.value = _Builder(tree).build(documents[0], ())
+        tree.findings = list(dict.fromkeys(tree.findings))  # what stands below an anchor is met once an alias
     return tree
-
-
-def _hint(problem: str) -> str:
-    if "\\t" in problem or "tab" in problem:
-        return "indent with spaces, not with tabs"
-    return "look at the indentation and quotes of this line and the one above"
-
-
-def _is_tagged(node: Node) -> bool:
-    """Whether a node's tag stands in the text: only such a tag has a handle, or is none of YAML's own."""
-    return node.ctag.handle is not None or not str(node.tag).startswith("tag:yaml.org,2002:")
 
 
 @dataclass
@@ -106,40 +92,46 @@ class _Builder:
     open_nodes: list[int] = field(default_factory=list)
 
     def build(self, node: Node, path: Path) -> JsonValue:
-        self.tree.positions.setdefault(path, (node.start_mark.line + 1, node.start_mark.column + 1))
+        self.tree.positions.setdefault(path, (node.line, node.column))
         self.count += 1
-        if self.count > _MAX_VALUES or id(node) in self.open_nodes:
-            if self.count <= _MAX_VALUES + 1:
-                message = f"the file unfolds to more than {_MAX_VALUES} values"
+        if self.count > MAX_VALUES:
+            if self.count == MAX_VALUES + 1:
+                message = f"the file unfolds to more than {MAX_VALUES} values"
                 self._refuse(path, message, "split it; write anchors out")
-            self.count = _MAX_VALUES + 1
             return None
-        if _is_tagged(node):
+        if node.tag is not None:
             self._refuse(path, f"tags ({node.tag}) are not allowed", "write a plain value")
             return None
-        if isinstance(node, ScalarNode):
+        if node.kind is NodeKind.SCALAR:
             return self._scalar(node, path)
+        if id(node) in self.open_nodes or len(self.open_nodes) == MAX_DEPTH:
+            self._refuse(path, "an anchor stands within itself, or too deeply in others", "write it out")
+            self.count = MAX_VALUES + 1  # said once
+            return None
         self.open_nodes.append(id(node))
         try:
-            if isinstance(node, SequenceNode):
-                return [self.build(child, (*path, index)) for index, child in enumerate(node.value)]
-            if isinstance(node, MappingNode):
-                return self._mapping(node, path)
+            if node.kind is NodeKind.SEQUENCE:
+                return [self.build(child, (*path, index)) for index, child in enumerate(node.children)]
+            return self._mapping(node, path)
         finally:
             self.open_nodes.pop()
-        return None
 
-    def _mapping(self, node: MappingNode, path: Path) -> JsonValue:
+    def _mapping(self, node: Node, path: Path) -> JsonValue:
         found: dict[str, JsonValue] = {}
-        for key_node, value_node in node.value:
-            position = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
-            if not isinstance(key_node, ScalarNode):
+        pairs = iter(node.children)
+        for key_node, value_node in zip(pairs, pairs, strict=True):
+            position = (key_node.line, key_node.column)
+            if key_node.kind is not NodeKind.SCALAR:
                 self._refuse_at(position, "braces without quotes", 'quote the token: "{{ ds }}"')
                 return "{{ }}"
-            key = str(key_node.value)
+            key = key_node.text
             at = (*path, key)
-            if key == "<<" and key_node.style is None:
-                self._refuse_at(position, "merge keys (<<) are not part of YAML 1.2", "write the keys out")
+            if not _is_text(key):
+                self._refuse_at(position, *_NO_TEXT)
+                continue
+            if key == "<<" and not key_node.quoted:
+                step = "write the keys out, or name the whole block with an anchor"
+                self._refuse_at(position, "merge keys (<<) are not part of YAML 1.2", step)
                 continue
             if key in found:
                 first = self.tree.positions[at][0]
@@ -151,29 +143,46 @@ class _Builder:
             found[key] = self.build(value_node, at)
         return found
 
-    def _scalar(self, node: ScalarNode, path: Path) -> JsonValue:
-        text = str(node.value)
-        if node.style is not None:
+    def _scalar(self, node: Node, path: Path) -> JsonValue:
+        text = node.text
+        if not _is_text(text):
+            self._refuse(path, *_NO_TEXT)
+            return None
+        if node.quoted:
             return text
-        if _DATE.match(text):
+        if _DATE.fullmatch(text):
             self._refuse(path, f"unquoted date {text}", f'write it as text: "{text}"')
             return text
         if text in _NULL:
             return None
         if text in _TRUE or text in _FALSE:
             return text in _TRUE
-        if _INTEGER.match(text):
-            return int(text)
-        if _BASED_INTEGER.match(text):
-            return int(text, 0)
-        if _FLOAT.match(text):
-            return float(text)
-        return text
+        number = _number(text)
+        if number is None:
+            return text
+        if len(text) > _MAX_DIGITS or not math.isfinite(number):
+            self._refuse(path, "a number is too large", "put quotes around it if it is text")
+            return text
+        return number
 
     def _refuse(self, path: Path, message: str, next_step: str) -> None:
         self.tree.report(ErrorCode.MANIFEST_INVALID, path, message, next_step)
 
     def _refuse_at(self, position: Position, message: str, next_step: str) -> None:
-        line, column = position
-        code = ErrorCode.MANIFEST_INVALID
-        self.tree.findings.append(Finding(self.tree.path, line, column, code, message, next_step))
+        self.tree.report_at(position, ErrorCode.MANIFEST_INVALID, message, next_step)
+
+
+def _is_text(text: str) -> bool:
+    """Whether a text can be written as UTF-8 and be kept by a database: no half of a surrogate pair, no NUL."""
+    return (text.isascii() and "\0" not in text) or re.search("[\0\ud800-\udfff]", text) is None
+
+
+def _number(text: str) -> int | float | None:
+    """Give the number that a plain scalar is; one too long to convert is infinite, what is no number is None."""
+    if text[0] not in "+-.0123456789":
+        return None
+    if _INTEGER.fullmatch(text):
+        return int(text) if len(text) <= _MAX_DIGITS else math.inf
+    if _BASED_INTEGER.fullmatch(text):
+        return int(text, 0)
+    return float(text) if _FLOAT.fullmatch(text) else None

@@ -2,6 +2,8 @@
 
 import pytest
 
+from dpone_contract import yaml_nodes
+from dpone_contract.yaml_nodes import MAX_DEPTH, MAX_VALUES
 from dpone_contract.yaml_tree import parse_yaml
 
 
@@ -84,7 +86,14 @@ def test_an_unknown_path_has_the_position_of_its_parent():
         ("a: [1", 1, 6, "not YAML", "indentation and quotes"),
         ("a: b: c", 1, 5, "not YAML", "indentation and quotes"),
         ('a: "open', 1, 9, "not YAML", "indentation and quotes"),
-        ("a: *missing", 1, 4, "not YAML", "indentation and quotes"),
+        ("a: *missing", 1, 4, "not YAML: found undefined alias 'missing'", "&missing above"),
+        ("a: &x {b: 1}\nc: {<<: *x, b: 2}", 2, 5, "merge keys", "write the keys out"),
+        ("a: " + "9" * 5000, 1, 1, "a number is too large", "quotes around it"),
+        ("a: 1e999", 1, 1, "a number is too large", "quotes around it"),
+        ("a: 0x" + "f" * 5000, 1, 1, "a number is too large", "quotes around it"),
+        ('a: "x\\0"', 1, 1, "a text holds NUL", "remove the escape"),
+        ('a: "\u00e9\\ud800"', 1, 1, "half of a surrogate pair", "remove the escape"),
+        ('"\\udc00": 1', 1, 1, "half of a surrogate pair", "remove the escape"),
         ("a: \x00", 1, 1, "not YAML", ""),
         ("", 1, 1, "the file is empty", "dpone init"),
         ("# only a comment\n", 1, 1, "the file is empty", "dpone init"),
@@ -102,23 +111,61 @@ def test_text_beyond_the_limit_is_not_parsed():
     assert "larger than" in only("a: " + "x" * (1024 * 1024)).message
 
 
-def test_anchors_are_written_out():
-    tree = parse_yaml("a: &x [1, 2]\nb: *x\n", "file.yaml")
-    assert (tree.findings, tree.value) == ([], {"a": [1, 2], "b": [1, 2]})
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("a: &x [1, 2]\nb: *x\n", {"a": [1, 2], "b": [1, 2]}),
+        ("a: &x 1\nb: &x 2\nc: *x\n", {"a": 1, "b": 2, "c": 2}),
+        ("a: &x {b: &y [1]}\nc: *x\nd: *y\n", {"a": {"b": [1]}, "c": {"b": [1]}, "d": [1]}),
+        ("&k a: 1\nb: *k\n", {"a": 1, "b": "a"}),
+        ('"<<": 1\n', {"<<": 1}),
+    ],
+)
+def test_anchors_are_written_out(text, value):
+    tree = parse_yaml(text, "file.yaml")
+    assert (tree.findings, tree.value) == ([], value)
+
+
+def test_what_is_wrong_below_an_anchor_is_told_once():
+    finding = only("a: &x {b: 2024-01-01}\nc: *x\n")
+    assert (finding.line, finding.column) == (1, 8)
 
 
 def test_anchors_that_unfold_without_end_are_refused():
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    assert only("\n".join(levels)).message == "the file unfolds to more than 100000 values"
+    assert only("\n".join(levels)).message == f"the file unfolds to more than {MAX_VALUES} values"
 
 
-def test_an_anchor_within_itself_is_refused():
-    assert only("a: &x [*x]").message == "the file unfolds to more than 100000 values"
+@pytest.mark.parametrize(
+    "text", ["a: &x [*x]", "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 9_000))]
+)
+def test_an_anchor_within_itself_or_within_very_many_is_refused_once(text):
+    assert only(text).message == "an anchor stands within itself, or too deeply in others"
 
 
-def test_deep_nesting_is_refused_without_a_crash():
-    assert only("[" * 3_000).message == "the file is nested too deeply"
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 3_000, "a: " + "{a: " * 3_000, "- " * 3_000, "".join(" " * n + "a:\n" for n in range(1_200))],
+    ids=["brackets", "braces", "dashes", "blocks"],
+)
+def test_deep_nesting_is_refused_where_it_begins_to_be_too_deep(text):
+    finding = only(text)
+    assert finding.message == "the file is nested too deeply"
+    assert finding.line <= MAX_DEPTH + 1
+    assert finding.column <= 5 * MAX_DEPTH
+
+
+def test_what_is_nested_as_deeply_as_allowed_is_read():
+    text = "[" * MAX_DEPTH + "]" * MAX_DEPTH
+    assert parse_yaml(text, "file.yaml").findings == []
+    assert only(f"[{text}]").message == "the file is nested too deeply"
+
+
+@pytest.mark.parametrize("text", ["a: [" + "1," * 500_000 + "]", "a:\n" + "- 1\n" * 250_000])
+def test_a_megabyte_of_tiny_values_is_refused_before_it_is_parsed(text, monkeypatch):
+    monkeypatch.setattr(yaml_nodes, "YAML", None)
+    assert only(text).message == f"the file has more than {MAX_VALUES} lines, commas and colons"
 
 
 def test_every_finding_of_a_file_is_given():
