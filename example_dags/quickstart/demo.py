@@ -267,8 +267,8 @@ def _report(stage: Stage) -> None:
     for command in (
         "dpone init my_history",
         "dpone check my_history",
-        "dpone backfill plan my_history/*.yaml --connect",
-        "dpone backfill run my_history/*.yaml --execute",
+        "dpone backfill plan my_history/orders_history.yaml --connect",
+        "dpone backfill run my_history/orders_history.yaml --execute",
     ):
         narrator.say(f"    [cyan]$ {command}[/]")
 
