@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dpone_contract.chunk_spec import NullPolicy
+from dpone_contract.chunk_options import ChunkKind, NullPolicy
 from dpone_contract.errors import InternalError, NullsFoundError, TableMissingError
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.manifest import DatabaseType, Manifest, TableName
@@ -63,10 +63,10 @@ class LaneEnd(FrozenModel):
         """Find the connection, in the process that opens it."""
         return resolve_connection(self.connection, self.type, os.environ)
 
-    def chunked(self, columns: tuple[str, ...], timezone: str) -> ChunkedTable:
+    def chunked(self, columns: tuple[str, ...], kind: ChunkKind, timezone: str) -> ChunkedTable:
         """Give the table with what is copied of it and how it is cut."""
         column = Column(self.column_name, self.column_type, nullable=True, builtin=True)
-        return ChunkedTable(self.table, columns, column, timezone)
+        return ChunkedTable(self.table, columns, column, kind, timezone)
 
 
 class LaneBootstrap(FrozenModel):
@@ -75,6 +75,7 @@ class LaneBootstrap(FrozenModel):
     source: LaneEnd
     sink: LaneEnd
     columns: tuple[str, ...]
+    kind: ChunkKind
     timezone: str
     ledger_schema: str
     strict: bool
@@ -266,10 +267,10 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignor
     Errors: ConnectionMissingError, ConnectionFailedError.
     """
     told = LaneBootstrap.model_validate_json(json.dumps(bootstrap))
-    source = PostgresSource(told.source.resolve(), told.source.chunked(told.columns, told.timezone))
+    source = PostgresSource(told.source.resolve(), told.source.chunked(told.columns, told.kind, told.timezone))
     sink = PostgresSink(
         told.sink.resolve(),
-        told.sink.chunked(told.columns, told.timezone),
+        told.sink.chunked(told.columns, told.kind, told.timezone),
         told.ledger_schema,
         strict=told.strict,
         after=after,

@@ -95,6 +95,7 @@ def execute(
             run = run_campaign(tools, planned.plan, prepared.wanted, selection)
     finally:
         progress.finish()
+        prepared.ledger.close()
     outcome = passed_or_failed(process, planned, context, run, prepared.ledger)
     return Executed(outcome, error_of(run), summary(planned, run))
 

@@ -145,4 +145,4 @@ class OpenCampaign:
         """End the sessions of lane and ledger."""
         self.lane.close()
         if isinstance(self._ledger, SqlLedger):
-            self._ledger._session.close()
+            self._ledger.close()

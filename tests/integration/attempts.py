@@ -59,4 +59,4 @@ def claimed_attempt(history: History) -> Iterator[Attempt]:
     assert request is not None
     yield Attempt(history, prepared, claims, request)
     assert isinstance(prepared.ledger, SqlLedger)
-    prepared.ledger._session.close()  # a run leaves it to the end of its process
+    prepared.ledger.close()

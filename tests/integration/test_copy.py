@@ -70,7 +70,7 @@ class Route:
         if self._prepared is not None:
             ledger = self._prepared.ledger
             assert isinstance(ledger, SqlLedger)
-            ledger._session.close()
+            ledger.close()
             self.lane.close()
 
     def rows(self, session: Session) -> bytes:

@@ -94,3 +94,21 @@ def test_a_broken_connection_says_that_committed_chunks_stay(shared_database):
     error = translate(failure.value, "loading public.t")
     assert isinstance(error, DatabaseFailedError)
     assert "committed chunks are skipped" in error.next_step
+
+
+@pytest.mark.parametrize(
+    "raised", ["RAISE EXCEPTION 'no %', NEW.v", "RAISE check_violation USING MESSAGE = 'no ' || NEW.v"]
+)
+def test_the_words_of_a_trigger_are_left_to_the_servers_log(connection, raised):
+    connection.execute(
+        f"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {raised}; END $$;"
+        "CREATE TRIGGER refuse BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
+    try:
+        with pytest.raises(psycopg.Error) as failure:
+            connection.execute("INSERT INTO t (i, v) VALUES (1, 'hun')")
+    finally:
+        connection.execute("DROP FUNCTION refuse CASCADE")
+    error = translate(failure.value, "loading public.t")
+    assert "hun" not in f"{error!s} {error.to_payload()}"
+    assert "a trigger or function refused a row" in error.message

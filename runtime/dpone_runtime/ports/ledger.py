@@ -111,6 +111,9 @@ class CampaignLedger(Protocol):
         May be called inside a decision: then no chunk of the campaign changes hands meanwhile.
         """
 
+    def close(self) -> None:
+        """End the ledger's session."""
+
     def fence(self, run_key: RunKey) -> AbstractContextManager[Fence]:
         """Hold a campaign's session lock; CampaignBusyError when another session has it."""
 

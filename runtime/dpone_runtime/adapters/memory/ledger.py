@@ -165,6 +165,9 @@ class MemoryLedger:
             hold.ended = True
             return 1
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     @contextmanager
     def fence(self, run_key: RunKey) -> Iterator[MemoryFence]:
         with self._lock:

@@ -123,9 +123,15 @@ def ledger_denied(error: psycopg.Error, schema: str) -> LedgerMissingError:
 
 
 def safe_message(error: psycopg.Error) -> str:
-    """Give the server's primary message without the row values that some of them quote."""
+    """Give the server's primary message without the row values that some of them quote.
+
+    A trigger or function words its own refusal, and may put a row into it: then the place where to read it is named.
+    """
     message = error.diag.message_primary or type(error).__name__
-    if (error.sqlstate or "")[:2] == "22":
+    state = error.sqlstate or ""
+    if state[:2] == "P0" or (state[:2] == "23" and not (error.diag.constraint_name or error.diag.column_name)):
+        return "a trigger or function refused a row; its own words are in the server's log"
+    if state[:2] == "22":
         message = _VALUE_IN_MESSAGE.sub("", message)
     return message
 

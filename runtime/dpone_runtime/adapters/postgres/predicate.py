@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime, time
+from typing import assert_never
 from zoneinfo import ZoneInfo
 
 from psycopg import sql
 
-from dpone_contract.chunk_plan import Chunk
+from dpone_contract.chunk_kinds.local_time import wall_clock
+from dpone_contract.chunk_kinds.timestamps import instant_from_text
+from dpone_contract.chunk_options import ChunkKind
+from dpone_contract.chunk_plan import Chunk, ChunkPlan
 from dpone_contract.errors import ColumnsDifferError
 from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
@@ -16,6 +20,12 @@ from dpone_runtime.ports.connectors import Column
 
 _WALL_CLOCK = "timestamp without time zone"
 _INSTANT = "timestamp with time zone"
+_FITTING = {
+    ChunkKind.DATE: "date, timestamp or timestamptz",
+    ChunkKind.TIMESTAMP: "timestamp, timestamptz or date",
+    ChunkKind.INTEGER: "smallint, integer, bigint or numeric",
+    ChunkKind.UUID: "uuid",
+}
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,7 @@ class ChunkedTable:
     table: TableName
     columns: tuple[str, ...]
     chunk_column: Column
+    kind: ChunkKind
     timezone: str
 
     @property
@@ -39,53 +50,101 @@ class ChunkedTable:
 
     def predicate(self, chunk: Chunk) -> str:
         """Say in SQL which rows a chunk covers."""
-        return chunk_predicate(self.chunk_column, self.timezone, chunk)
+        return chunk_predicate(self.chunk_column, self.kind, self.timezone, chunk)
 
 
-def chunk_predicate(column: Column, timezone: str, chunk: Chunk) -> str:
-    """Give `column >= lower AND column < upper` with the bounds as typed literals of the column's kind.
+def chunk_predicate(column: Column, kind: ChunkKind, timezone: str, chunk: Chunk) -> str:
+    """Give `column >= lower AND column < upper` with the bounds as typed literals, or `column IS NULL`.
 
-    A date column compares days; a column without a zone compares wall clocks; a column with one compares instants,
-    midnight being taken in `timezone`. The session's time zone never matters.
+    Days and instants are compared with a column that has a zone as instants, and with one that has none as wall clocks of
+    `timezone`; numbers and uuids as themselves. Neither the session's time zone nor its DateStyle matters.
 
-    Errors: ColumnsDifferError for a column that days cannot be compared with.
+    Errors: ColumnsDifferError for a column that the chunk's bounds cannot be compared with.
     Source: the design, chunks.
     """
-    lower, upper = (
-        _literal(column, timezone, date.fromisoformat(text)) for text in (chunk.lower, chunk.upper)
-    )
     name = sql.Identifier(column.name).as_string(None)
+    if chunk.covers_null:
+        return f"{name} IS NULL"
+    lower, upper = (_literal(column, kind, timezone, text) for text in (chunk.lower, chunk.upper))
     below = "<=" if chunk.upper_inclusive else "<"
     return f"{name} >= {lower} AND {name} {below} {upper}"
 
 
-def require_chunk_column(column: Column | None, table: str, name: str) -> Column:
-    """Require that a table has a column that date chunks can be cut along.
+def require_chunk_column(column: Column | None, table: str, plan: ChunkPlan) -> Column:
+    """Require that a table has a column that a plan's bounds can be compared with.
 
     Errors: ColumnsDifferError naming column and type.
     """
+    spec = plan.spec
     if column is None:
         raise ColumnsDifferError(
-            f"table {table} has no column {name!r}, which the chunks are cut along",
+            f"table {table} has no column {spec.column!r}, which the chunks are cut along",
             next_step="mend chunk.column; case matters",
         )
-    _literal(column, "UTC", date(2000, 1, 1))
+    # The second bound stands for all that follow: a step in hours soon leaves midnight, one in days never does.
+    for index in {0, 1, plan.ranges_total}:
+        _literal(column, spec.kind, spec.timezone, spec.bound(index))
     return column
 
 
-def _literal(column: Column, timezone: str, day: date) -> str:
+def _literal(column: Column, kind: ChunkKind, timezone: str, text: str) -> str:
+    match kind:
+        case ChunkKind.DATE:
+            found = _day_literal(column, timezone, date.fromisoformat(text))
+        case ChunkKind.TIMESTAMP:
+            found = _instant_literal(column, timezone, text)
+        case ChunkKind.INTEGER:
+            found = _integer_literal(column, text)
+        case ChunkKind.UUID:
+            found = _typed(text, "uuid") if column.type == "uuid" else None
+        case _:
+            assert_never(kind)
+    if found is None:
+        raise ColumnsDifferError(
+            f"column {column.name} has type {column.type}, which a window of kind {kind.value} cannot be compared with",
+            next_step=f"cut the chunks along a column of type {_FITTING[kind]}, or set chunk.kind",
+        )
+    return found
+
+
+def _day_literal(column: Column, timezone: str, day: date) -> str | None:
     base = _without_precision(column.type)
     if base == "date":
-        return f"{sql.Literal(day.isoformat()).as_string(None)}::date"
+        return _typed(day.isoformat(), "date")
     if base == _WALL_CLOCK:
-        return f"{sql.Literal(f'{day.isoformat()} 00:00:00').as_string(None)}::timestamp"
+        return _typed(f"{day.isoformat()} 00:00:00", "timestamp")
     if base == _INSTANT:
-        midnight = datetime.combine(day, time(), ZoneInfo(timezone))
-        return f"{sql.Literal(midnight.isoformat(sep=' ')).as_string(None)}::timestamptz"
-    raise ColumnsDifferError(
-        f"column {column.name} has type {column.type}, which a date window cannot be compared with",
-        next_step="cut the chunks along a column of type date, timestamp or timestamptz",
-    )
+        return _typed(datetime.combine(day, time(), ZoneInfo(timezone)).isoformat(sep=" "), "timestamptz")
+    return None
+
+
+def _instant_literal(column: Column, timezone: str, text: str) -> str | None:
+    base = _without_precision(column.type)
+    if base == _INSTANT:
+        return _typed(text.replace("T", " "), "timestamptz")
+    if base not in (_WALL_CLOCK, "date"):
+        return None
+    local = wall_clock(instant_from_text(text), ZoneInfo(timezone))
+    if base == _WALL_CLOCK:
+        return _typed(local.isoformat(sep=" "), "timestamp")
+    if local.time() != time():
+        raise ColumnsDifferError(
+            f"column {column.name} has type date, but the bound {text} is not midnight in {timezone}",
+            next_step="set chunk.timezone to the zone in which days begin, and use a step of days or more",
+        )
+    return _typed(local.date().isoformat(), "date")
+
+
+def _integer_literal(column: Column, text: str) -> str | None:
+    base = _without_precision(column.type)
+    if base == "numeric":
+        return _typed(text, "numeric")
+    # Of bigint whatever the column has: indexes of the narrower types serve it, and no bound overflows them.
+    return _typed(text, "bigint") if base in ("smallint", "integer", "bigint") else None
+
+
+def _typed(text: str, type_name: str) -> str:
+    return f"{sql.Literal(text).as_string(None)}::{type_name}"
 
 
 def _without_precision(type_name: str) -> str:

@@ -255,6 +255,9 @@ class SqlLedger:
     def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
         return len(self._read("chunk_lock_holders", lock=self._lock("chunk", run_key, chunk_index)))
 
+    def close(self) -> None:
+        self._session.close()
+
     def fence(self, run_key: RunKey) -> AbstractContextManager[Fence]:
         return self._session.fence(self._lock("fence", run_key), run_key)
 
