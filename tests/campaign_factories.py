@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from dpone_contract.chunk_kinds.dates import DateChunks
 from dpone_contract.chunk_plan import ChunkPlan, RunKey, plan_chunks, plan_hash
-from dpone_contract.chunk_spec import DateChunks
 from dpone_contract.step import parse_step
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus

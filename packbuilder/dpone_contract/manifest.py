@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from dpone_contract.chunk_spec import MAX_CHUNKS_DEFAULT, MAX_CHUNKS_LIMIT, ChunkOptions
+from dpone_contract.chunk_options import MAX_CHUNKS_DEFAULT, MAX_CHUNKS_LIMIT, ChunkOptions
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.mapping_policy import MappingOptions
 

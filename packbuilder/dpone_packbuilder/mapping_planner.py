@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+from dpone_contract.chunk_kinds.local_time import instant_of, require_zone
 from dpone_contract.mapping_plan import InternalMapping, MappingPlan
 from dpone_contract.process import CampaignPlan, Process, plan_campaign
 from dpone_contract.window_tokens import WindowToken
 from dpone_packbuilder.project import Workload
 
-SAMPLE_INTERVAL: Mapping[WindowToken, str] = {
-    WindowToken.DATA_INTERVAL_START: "2024-02-28T00:00:00+00:00",
-    WindowToken.DATA_INTERVAL_END: "2024-02-29T00:00:00+00:00",
-    WindowToken.LOGICAL_DATE: "2024-02-28T00:00:00+00:00",
-    WindowToken.DS: "2024-02-28",
-    WindowToken.DAG_RUN_ID: "scheduled__2024-02-28T00:00:00+00:00",
-}
-"""Values that prove at check time that a templated window can be planned; they never enter a pack."""
+_SAMPLE_DAY = datetime(2024, 2, 28)  # noqa: DTZ001  # its zone is the window's
 
 
 @dataclass(frozen=True)
@@ -30,12 +25,31 @@ class PlannedWorkload:
     mapping: MappingPlan | InternalMapping
 
 
+def sample_interval(timezone: str) -> Mapping[WindowToken, str]:
+    """Give values that prove at check time that a templated window can be planned: a day of its zone, in UTC as Airflow has it.
+
+    They never enter a pack.
+
+    Errors: PlanInvalidError for an unknown zone.
+    """
+    zone = require_zone(timezone)
+    start, end = (instant_of(day, zone).isoformat() for day in (_SAMPLE_DAY, _SAMPLE_DAY + timedelta(days=1)))
+    return {
+        WindowToken.DATA_INTERVAL_START: start,
+        WindowToken.DATA_INTERVAL_END: end,
+        WindowToken.LOGICAL_DATE: start,
+        WindowToken.DS: _SAMPLE_DAY.date().isoformat(),
+        WindowToken.DAG_RUN_ID: f"scheduled__{start}",
+    }
+
+
 def plan_process(process: Process) -> CampaignPlan:
     """Plan a process, the tokens of its window replaced by a sample interval.
 
     Errors: PlanInvalidError, NotSupportedError.
     """
-    return plan_campaign(process, SAMPLE_INTERVAL)
+    chunk = process.manifest.backfill.chunk
+    return plan_campaign(process, sample_interval(chunk.timezone if chunk else "UTC"))
 
 
 def plan_mapping(process: Process, campaign: CampaignPlan) -> MappingPlan | InternalMapping:

@@ -129,30 +129,29 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
     with connect(connections.source, "prepare") as source_session:
         source = require_table(source_session, manifest.source.table, "source")
         column = require_chunk_column(
-            source.shape.column(backfill.chunk.column), str(manifest.source.table), backfill.chunk.column
+            source.shape.column(backfill.chunk.column), str(manifest.source.table), planned.plan
         )
         target = _target(connections.sink, manifest, source, column.name)
-        into = require_chunk_column(target.shape.column(column.name), str(manifest.sink.table), column.name)
+        into = require_chunk_column(target.shape.column(column.name), str(manifest.sink.table), planned.plan)
         columns = matched_columns(source.shape, target.shape)
         ledger = open_ledger(manifest, connections)
         ledger.ensure_schema()
         if ledger.read_campaign(planned.plan.run_key) is None and backfill.chunk.nulls is NullPolicy.FAIL:
             _require_no_nulls(source_session, manifest.source.table, column)
     wanted = _wanted(manifest, planned, source.shape.identity, target.shape.identity)
-    return PreparedRun(ledger, wanted, _lane_bootstrap(process, columns, column, into))
+    return PreparedRun(ledger, wanted, _lane_bootstrap(process, planned.plan.spec.kind, columns, column, into))
 
 
-def inspect_ends(process: Process, connections: Connections) -> tuple[str, ...]:
+def inspect_ends(process: Process, planned: CampaignPlan, connections: Connections) -> tuple[str, ...]:
     """Look at both ends without changing anything; give lines for `plan --connect`.
 
     Errors: as `prepare_run`.
     """
-    manifest, chunk = process.manifest, process.manifest.backfill.chunk
+    manifest, name = process.manifest, planned.plan.spec.column
     lines = []
     with connect(connections.source, "plan") as source, connect(connections.sink, "plan") as sink:
         described = require_table(source, manifest.source.table, "source")
-        name = chunk.column if chunk else ""
-        require_chunk_column(described.shape.column(name), str(manifest.source.table), name)
+        require_chunk_column(described.shape.column(name), str(manifest.source.table), planned.plan)
         target = find_table(sink, manifest.sink.table)
         lines.append(f"connections {connections.source.name} and {connections.sink.name} answer")
         for side, session, table in (("source", source, described), ("target", sink, target)):
@@ -170,6 +169,7 @@ def inspect_ends(process: Process, connections: Connections) -> tuple[str, ...]:
             )
         else:
             require_target_kind(target)
+            require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
             matched_columns(described.shape, target.shape)
     return tuple(lines)
 
@@ -209,7 +209,9 @@ def _wanted(
     manifest: Manifest, planned: CampaignPlan, source: TableIdentity, target: TableIdentity
 ) -> Campaign:
     plan = planned.plan
-    window = Window(plan.spec.column, plan.spec.kind.value, plan.lower, plan.upper)
+    # Rows without a value may be anybody's.
+    everything = plan.spec.nulls is NullPolicy.INCLUDE
+    window = Window(plan.spec.column, plan.spec.kind.value, plan.lower, plan.end, everything)
     return Campaign(
         run_key=plan.run_key,
         status=CampaignStatus.OPEN,
@@ -228,7 +230,7 @@ def _wanted(
 
 
 def _lane_bootstrap(
-    process: Process, columns: tuple[str, ...], column: Column, into: Column
+    process: Process, kind: ChunkKind, columns: tuple[str, ...], column: Column, into: Column
 ) -> LaneBootstrap:
     manifest = process.manifest
     chunk = manifest.backfill.chunk
@@ -249,6 +251,7 @@ def _lane_bootstrap(
             column_type=into.type,
         ),
         columns=columns,
+        kind=kind,
         timezone=chunk.timezone if chunk else "UTC",
         ledger_schema=manifest.backfill.state.schema_,
         strict=manifest.backfill.verify == "strict",

@@ -143,7 +143,7 @@ def plan_command(
 
     verbs.show_plan(manifest, overrides, interval, form)
     if connect:
-        verbs.show_connections(manifest, overrides, form)
+        verbs.show_connections(manifest, overrides, interval, form)
 
 
 @backfill_commands.command("run")

@@ -20,7 +20,7 @@ def plan_line(process: Process, planned: CampaignPlan, item: MappingItem | None)
     )
     return (
         f"{manifest.source.table} -> {manifest.sink.table}, {manifest.backfill.inner_mode.value}: "
-        f"{plan.chunks_total} chunks of {plan.spec.column} in [{plan.lower}, {plan.upper}) by {plan.spec.step}; {part}\n"
+        f"{plan.chunks_total} chunks of {plan.spec.column} in {plan.window} by {plan.spec.cut}; {part}\n"
         f"campaign {plan.run_key}, plan {planned.plan_hash}"
     )
 
@@ -42,7 +42,7 @@ def plan_document(
         "inner_mode": manifest.backfill.inner_mode.value,
         "chunk_column": plan.spec.column,
         "kind": plan.spec.kind.value,
-        "step": str(plan.spec.step),
+        "step": plan.spec.cut,
         "timezone": plan.spec.timezone,
         "nulls": plan.spec.nulls.value,
         "lower": plan.lower,
@@ -53,7 +53,7 @@ def plan_document(
                 "index": chunk.index,
                 "lower": chunk.lower,
                 "upper": chunk.upper,
-                "window": f"[{chunk.lower}, {chunk.upper})",
+                "window": chunk.window,
             }
             for chunk in chunks
         ],
@@ -80,19 +80,19 @@ def plan_text(process: Process, planned: CampaignPlan, *, markdown: bool = False
     )
     names = {"inner_mode": "mode", "chunk_column": "column"}
     rows = [(names.get(key, key), str(document[key])) for key in keys]
-    rows.insert(4, ("window", f"[{plan.lower}, {plan.upper})"))
+    rows.insert(4, ("window", plan.window))
     rows.insert(5, ("chunks", str(plan.chunks_total)))
     if markdown:
         lines = [f"### Plan of {process.name}", "", "| | |", "|---|---|"]
         lines += [f"| {name.replace('_', ' ')} | `{value}` |" for name, value in rows]
         lines += ["", "| chunk | window |", "|---:|---|"]
-        lines += [f"| {chunk.index} | `[{chunk.lower}, {chunk.upper})` |" for chunk in (*first, *last)]
+        lines += [f"| {chunk.index} | `{chunk.window}` |" for chunk in (*first, *last)]
         return "\n".join(lines)
     lines = [f"plan of {process.name}"]
     lines += [f"  {name.replace('_', ' '):<12} {value}" for name, value in rows]
     lines.append("")
-    lines += [f"  {chunk.index:>7}  [{chunk.lower}, {chunk.upper})" for chunk in first]
+    lines += [f"  {chunk.index:>7}  {chunk.window}" for chunk in first]
     if last and last[0].index > _SHOWN + 1:
         lines.append("      ...")
-    lines += [f"  {chunk.index:>7}  [{chunk.lower}, {chunk.upper})" for chunk in last]
+    lines += [f"  {chunk.index:>7}  {chunk.window}" for chunk in last]
     return "\n".join(lines)

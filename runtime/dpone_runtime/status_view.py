@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dpone_contract.chunk_kinds.labels import window_text
 from dpone_contract.process import CampaignPlan
 from dpone_runtime.domain.campaign import Campaign
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
@@ -45,7 +46,7 @@ def status_document(
         "failures": [
             {
                 "chunk_index": record.chunk_index,
-                "window": f"[{record.lower}, {record.upper})",
+                "window": _window(planned, record),
                 "attempt": record.attempt,
                 "code": record.error_code,
                 "message": record.error_message,
@@ -54,6 +55,15 @@ def status_document(
         ],
         "state_authority": authority,
     }
+
+
+def _window(planned: CampaignPlan, record: ChunkRecord) -> str:
+    """Give a chunk's window; the plan alone says of the last bound whether it is included."""
+    if record.chunk_index <= planned.plan.chunks_total:
+        chunk = planned.plan.chunk(record.chunk_index)
+        if (chunk.lower, chunk.upper) == (record.lower, record.upper):
+            return chunk.window
+    return window_text(record.lower, record.upper, upper_inclusive=False)
 
 
 def status_text(

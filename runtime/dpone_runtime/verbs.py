@@ -119,11 +119,14 @@ def show_plan(
         typer.echo(f"dry run: nothing was opened. To load it, repeat this with {flags}", err=True)
 
 
-def show_connections(manifest: Path, overrides: Overrides, form: OutputFormat) -> None:
+def show_connections(
+    manifest: Path, overrides: Overrides, interval: IntervalFlags, form: OutputFormat
+) -> None:
     """The part of `plan --connect` that opens both ends."""
     process = process_of_manifest(manifest, overrides)
+    planned = plan_campaign(process, read_run_context(os.environ, interval).interval)
     connections = resolve_connections(process.manifest, os.environ)
-    for line in inspect_ends(process, connections):
+    for line in inspect_ends(process, planned, connections):
         typer.echo(line, err=form is OutputFormat.JSON)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, date, datetime
 from enum import StrEnum
 
 from dpone_contract.chunk_plan import RunKey
@@ -35,11 +36,31 @@ class TableIdentity:
         return (self.server, self.database, self.relation) == (other.server, other.database, other.relation)
 
 
+def _wall_clock(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+def _after_uuid(text: str) -> int:
+    """The last uuid ends a window as a bound that is included: nothing comes after it."""
+    number = int(text.replace("-", ""), 16)
+    return number + 1 if number == 2**128 - 1 else number
+
+
+_POSITIONS: dict[str, tuple[Callable[[str], float], ...]] = {
+    "date": (lambda text: date.fromisoformat(text).toordinal(),),
+    "integer": (int,),
+    "uuid": (_after_uuid,),
+    # As instants, and as the wall clocks that a column without a zone would hold: two zones may differ in these alone.
+    "timestamp": (lambda text: datetime.fromisoformat(text).timestamp(), _wall_clock),
+}
+"""Where a bound lies, by kind: windows overlap where they do so in one of these."""
+
+
 @dataclass(frozen=True)
 class Window:
     """Which slice of a target a campaign writes: `[lower, upper)` of a column, or everything.
 
-    Bounds of one kind compare as text.
+    Bounds are text, as in the plan; they compare as what they are.
     """
 
     column: str
@@ -54,7 +75,14 @@ class Window:
             return True
         if (self.column, self.kind) != (other.column, other.kind):
             return True
-        return self.lower < other.upper and other.lower < self.upper
+        try:
+            return any(
+                position(self.lower) < position(other.upper) and position(other.lower) < position(self.upper)
+                for position in _POSITIONS[self.kind]
+            )
+        except (KeyError, ValueError):
+            # Another release's kind or form: what cannot be compared may overlap.
+            return True
 
 
 @dataclass(frozen=True)

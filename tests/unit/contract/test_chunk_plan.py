@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpone_contract.canonical import canonical_json, fingerprint
+from dpone_contract.chunk_kinds.dates import DateChunks
+from dpone_contract.chunk_options import NullPolicy
 from dpone_contract.chunk_plan import Chunk, RunKey, backfill_run_key, plan_chunks, plan_hash, plan_line
-from dpone_contract.chunk_spec import DateChunks, NullPolicy
 from dpone_contract.errors import PlanInvalidError
 from dpone_contract.step import Step, StepUnit, parse_step
 

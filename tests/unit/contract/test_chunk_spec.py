@@ -8,14 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpone_contract.chunk_spec import (
-    MAX_CHUNKS_LIMIT,
-    ChunkKind,
-    ChunkOptions,
-    chunk_spec_from_options,
-    infer_kind,
-)
-from dpone_contract.errors import NotSupportedError, PlanInvalidError
+from dpone_contract.chunk_options import MAX_CHUNKS_LIMIT, ChunkKind, ChunkOptions, infer_kind
+from dpone_contract.chunk_spec import chunk_spec_from_options
+from dpone_contract.errors import PlanInvalidError
 
 WINDOW = {"column": "flight_date", "from": "2013-01-01", "to": "2013-01-31", "step": "1d"}
 
@@ -94,26 +89,6 @@ def test_a_window_that_cannot_be_planned_is_refused_with_what_to_write(changes, 
     assert next_step in caught.value.next_step
 
 
-@pytest.mark.parametrize(
-    "changes, message, next_step",
-    [
-        ({"first": "2013-01-01T00:00"}, "kind timestamp", "use a date window"),
-        ({"first": 1, "to": 9, "step": 2}, "kind integer", "use a date window"),
-        ({"kind": "uuid"}, "kind uuid", "use a date window"),
-        ({"boundaries": ["2013-01-01", "2013-02-01"]}, "chunk.boundaries", "use from, to and step"),
-        ({"first": None, "boundaries": ["2013-01-01"]}, "chunk.boundaries", "use from, to and step"),
-        ({"kind": "date", "buckets": 4}, "chunk.buckets", "use from, to and step"),
-        ({"nulls": "include"}, "chunk.nulls: include", "use nulls: fail or nulls: ignore"),
-    ],
-)
-def test_what_this_release_cannot_plan_is_named_with_a_way_out(changes, message, next_step):
-    with pytest.raises(NotSupportedError) as caught:
-        spec(**changes)
-    assert f"{message}" in caught.value.message
-    assert "supported yet" in caught.value.message
-    assert next_step in caught.value.next_step
-
-
 def test_both_days_of_a_window_are_included():
     window = spec(first="2013-01-31", to="2013-01-31")
     assert (1, "2013-01-31", "2013-02-01") == (window.count(), window.bound(0), window.bound(1))
@@ -141,7 +116,7 @@ def test_exactly_max_chunks_are_planned_and_one_more_is_refused():
 
 def test_a_window_of_millions_of_days_is_refused_before_a_bound_is_made(monkeypatch):
     made = []
-    monkeypatch.setattr("dpone_contract.chunk_spec.date_bound", lambda *found: made.append(found))
+    monkeypatch.setattr("dpone_contract.chunk_kinds.dates.date_bound", lambda *found: made.append(found))
     with pytest.raises(PlanInvalidError, match="would produce 3652058 chunks, above max_chunks 1000000"):
         spec(first="0001-01-01", to="9999-12-30", max_chunks=MAX_CHUNKS_LIMIT)
     assert [] == made
@@ -182,5 +157,5 @@ def test_an_unknown_token_in_either_bound_is_refused(name):
 def test_no_text_in_a_window_escapes_as_another_error(data):
     texts = st.text(max_size=12) | st.integers() | st.dates().map(str) | st.none()
     changes = {name: data.draw(texts) for name in ("first", "to", "step")}
-    with contextlib.suppress(PlanInvalidError, NotSupportedError):
+    with contextlib.suppress(PlanInvalidError):
         assert spec(**changes).count() >= 1

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpone_contract.chunk_options import ChunkKind
 from dpone_contract.errors import ColumnsDifferError
 from dpone_runtime.adapters.postgres.predicate import chunk_predicate, require_chunk_column
 from dpone_runtime.ports.connectors import Column
@@ -24,18 +25,18 @@ def column(kind: str, name: str = "day") -> Column:
 
 def on(day: str, kind: str, timezone: str) -> str:
     following = (date.fromisoformat(day) + timedelta(days=1)).isoformat()
-    return chunk_predicate(column(kind), timezone, replace(CHUNK, lower=day, upper=following))
+    return chunk_predicate(column(kind), ChunkKind.DATE, timezone, replace(CHUNK, lower=day, upper=following))
 
 
 def test_a_date_column_compares_days():
     expected = """"day" >= '2013-01-01'::date AND "day" < '2013-01-02'::date"""
-    assert expected == chunk_predicate(column("date"), "Europe/Berlin", CHUNK)
+    assert expected == chunk_predicate(column("date"), ChunkKind.DATE, "Europe/Berlin", CHUNK)
 
 
 @pytest.mark.parametrize("kind", ["timestamp without time zone", "timestamp(3) without time zone"])
 def test_a_column_without_a_zone_compares_wall_clocks(kind):
     expected = """"day" >= '2013-01-01 00:00:00'::timestamp AND "day" < '2013-01-02 00:00:00'::timestamp"""
-    assert expected == chunk_predicate(column(kind), "Europe/Berlin", CHUNK)
+    assert expected == chunk_predicate(column(kind), ChunkKind.DATE, "Europe/Berlin", CHUNK)
 
 
 @pytest.mark.parametrize(
@@ -82,13 +83,13 @@ def test_days_follow_one_another_without_gap_or_overlap(day, timezone):
 
 
 def test_an_inclusive_bound_is_included():
-    inclusive = chunk_predicate(column("date"), "UTC", replace(CHUNK, upper_inclusive=True))
+    inclusive = chunk_predicate(column("date"), ChunkKind.DATE, "UTC", replace(CHUNK, upper_inclusive=True))
     assert inclusive.endswith(""""day" <= '2013-01-02'::date""")
 
 
 @pytest.mark.parametrize("name", ["Day", 'od"d', "percent%s", "ünï", "select", "a;b'--"])
 def test_any_name_is_quoted(name):
-    found = chunk_predicate(column("date", name), "UTC", CHUNK)
+    found = chunk_predicate(column("date", name), ChunkKind.DATE, "UTC", CHUNK)
     assert 2 == found.count('"' + name.replace('"', '""') + '"')
 
 
@@ -97,8 +98,8 @@ def test_any_name_is_quoted(name):
 )
 def test_a_column_that_days_cannot_be_compared_with_is_refused(kind):
     for refused in (
-        lambda: chunk_predicate(column(kind), "UTC", CHUNK),
-        lambda: require_chunk_column(column(kind), "public.t", "day"),
+        lambda: chunk_predicate(column(kind), ChunkKind.DATE, "UTC", CHUNK),
+        lambda: require_chunk_column(column(kind), "public.t", make_plan()),
     ):
         with pytest.raises(ColumnsDifferError) as refusal:
             refused()
@@ -106,9 +107,9 @@ def test_a_column_that_days_cannot_be_compared_with_is_refused(kind):
 
 
 def test_a_missing_column_is_named():
-    with pytest.raises(ColumnsDifferError, match=r"public\.t has no column 'day'"):
-        require_chunk_column(None, "public.t", "day")
+    with pytest.raises(ColumnsDifferError, match=r"public\.t has no column 'flight_date'"):
+        require_chunk_column(None, "public.t", make_plan())
 
 
 def test_a_fitting_column_is_given_back():
-    assert column("date") == require_chunk_column(column("date"), "public.t", "day")
+    assert column("date") == require_chunk_column(column("date"), "public.t", make_plan())

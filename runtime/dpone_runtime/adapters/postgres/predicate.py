@@ -20,6 +20,7 @@ from dpone_runtime.ports.connectors import Column
 
 _WALL_CLOCK = "timestamp without time zone"
 _INSTANT = "timestamp with time zone"
+_LOOKED_AT = 100
 _FITTING = {
     ChunkKind.DATE: "date, timestamp or timestamptz",
     ChunkKind.TIMESTAMP: "timestamp, timestamptz or date",
@@ -81,8 +82,8 @@ def require_chunk_column(column: Column | None, table: str, plan: ChunkPlan) -> 
             f"table {table} has no column {spec.column!r}, which the chunks are cut along",
             next_step="mend chunk.column; case matters",
         )
-    # The second bound stands for all that follow: a step in hours soon leaves midnight, one in days never does.
-    for index in {0, 1, plan.ranges_total}:
+    # A few bounds stand for all: a step in hours soon leaves midnight, one in days never does.
+    for index in {*range(min(_LOOKED_AT, plan.ranges_total)), plan.ranges_total}:
         _literal(column, spec.kind, spec.timezone, spec.bound(index))
     return column
 
