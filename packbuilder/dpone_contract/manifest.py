@@ -82,13 +82,29 @@ class _Endpoint(FrozenModel):
         return self.connection_ref or self.connection_id or ""
 
 
+class XminExecutionOptions(FrozenModel):
+    """How an incremental load by transaction ids begins."""
+
+    mode: Literal["initial"] = Field(description="initial: this load hands over to an incremental one.")
+    handoff_id: Name | None = Field(default=None, description="Names the handover.")
+
+
+class SourceConnectorOptions(FrozenModel):
+    """The `source.options` block."""
+
+    incremental_strategy: Literal["xmin"] | None = Field(
+        default=None, description="How later loads find changes."
+    )
+    xmin_execution: XminExecutionOptions | None = Field(default=None, description="Handover to such loads.")
+
+
 class SourceOptions(_Endpoint):
     """Where rows come from."""
 
     columns: tuple[Name, ...] | None = Field(default=None, description="Columns to load; default all.")
     exclude_columns: tuple[Name, ...] | None = Field(default=None, description="Columns to leave out.")
     where: str | None = Field(default=None, description="Further SQL filter.")
-    options: Options | None = Field(default=None, description="Connector options.")
+    options: SourceConnectorOptions | None = Field(default=None, description="Connector options.")
 
 
 class BackfillStateOptions(FrozenModel):
@@ -167,6 +183,22 @@ class GitopsOptions(FrozenModel):
     """The `gitops` block."""
 
     airflow: GitopsAirflowOptions | None = Field(default=None, description="Projection on Airflow.")
+    airflow_xcom_summary: JsonValue = Field(
+        default=None, description="Shape of the summary that Airflow gets."
+    )
+
+
+class StateOptions(FrozenModel):
+    """The `state` block at the top: where an incremental route keeps its watermark. The ledger is `backfill.state`."""
+
+    type: DatabaseType | None = Field(default=None, description="Kind of database.")
+    connection_ref: ConnectionName | None = Field(default=None, description="Name of the connection.")
+    atomicity: Literal["target_atomic"] | None = Field(
+        default=None, description="State commits with the target."
+    )
+    provisioning: Literal["external"] | None = Field(
+        default=None, description="Who creates the state's tables."
+    )
 
 
 class Manifest(FrozenModel):
@@ -176,7 +208,7 @@ class Manifest(FrozenModel):
     description: str | None = Field(default=None, max_length=2000, description="For people.")
     source: SourceOptions = Field(description="Where rows come from.")
     sink: SinkOptions = Field(description="Where rows go.")
-    state: Options | None = Field(default=None, description="State of incremental routes.")
+    state: StateOptions | None = Field(default=None, description="State of incremental routes.")
     gitops: GitopsOptions | None = Field(default=None, description="Projection on Airflow.")
 
     @property

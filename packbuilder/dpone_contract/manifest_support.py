@@ -35,7 +35,11 @@ def _unsupported_endpoint_keys(manifest: Manifest) -> Iterator[tuple[Path, str, 
     if manifest.sink.options is not None:
         yield ("sink", "options"), "sink.options", "remove it"
     if manifest.state is not None:
-        yield ("state",), "state at the top of a manifest", "the ledger is configured under backfill.state"
+        step = "remove it; the ledger is configured under backfill.state"
+        yield ("state",), "state at the top of a manifest", step
+    if manifest.gitops is not None and manifest.gitops.airflow_xcom_summary is not None:
+        step = "remove it; the outcome in XCom holds interval and progress"
+        yield ("gitops", "airflow_xcom_summary"), "gitops.airflow_xcom_summary", step
     strategy = manifest.sink.strategy
     if strategy.version_column is not None:
         yield (*_STRATEGY, "version_column"), "version_column", "remove it"

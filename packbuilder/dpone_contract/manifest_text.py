@@ -8,15 +8,45 @@ from dpone_contract.errors import ManifestInvalidError, NotSupportedError
 from dpone_contract.finding import Finding, Severity
 from dpone_contract.manifest import Manifest
 from dpone_contract.manifest_support import report_unsupported
+from dpone_contract.model_draft import find_draft
 from dpone_contract.model_findings import validate_tree
 from dpone_contract.yaml_tree import YamlTree, parse_yaml
+
+_ENTRY = "workloads.<name> in the catalog"
+_AIRFLOW = "workloads.<name>.airflow in the catalog"
+_EXECUTION = "workloads.<name>.airflow.execution in the catalog"
+
+CATALOG_KEYS = {
+    "workloads": "the top of the catalog",
+    "defaults": "the top of the catalog",
+    "manifest": _ENTRY,
+    "pod": _ENTRY,
+    "connections": _ENTRY,
+    "execution": _AIRFLOW,
+    "dag_id": _EXECUTION,
+    "schedule": _EXECUTION,
+    "start_date": _EXECUTION,
+    "catchup": _EXECUTION,
+    "retries": _EXECUTION,
+    "retry_delay_seconds": _EXECUTION,
+    "max_active_runs": _EXECUTION,
+    "tags": _EXECUTION,
+    "owner": _EXECUTION,
+    "outlets": _EXECUTION,
+    "delivery": _EXECUTION,
+}
+"""Keys that only a catalog has, and where each belongs, for those who write it into a manifest."""
 
 
 @dataclass(frozen=True)
 class ManifestText:
-    """A read manifest (None where it cannot be used) and the tree that later checks report into."""
+    """A read manifest (None where it cannot be used) and the tree that later checks report into.
+
+    `draft` is what they look at: the manifest, or where that is None what remains without its errors, if anything.
+    """
 
     manifest: Manifest | None
+    draft: Manifest | None
     tree: YamlTree
 
 
@@ -24,10 +54,11 @@ def read_manifest_text(text: str, path: str) -> ManifestText:
     """Read a manifest and collect findings; `path` only names the file in them."""
     tree = parse_yaml(text, path)
     usable = not tree.findings
-    manifest = validate_tree(tree, Manifest)
-    if manifest is not None:
-        report_unsupported(manifest, tree)
-    return ManifestText(manifest if usable else None, tree)
+    manifest = validate_tree(tree, Manifest, CATALOG_KEYS)
+    draft = manifest or find_draft(tree, Manifest)
+    if draft is not None:
+        report_unsupported(draft, tree)
+    return ManifestText(manifest if usable else None, draft, tree)
 
 
 def parse_manifest(text: str, path: str) -> Manifest:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import types
-from collections.abc import Iterator
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, TypeVar, Union, get_args, get_origin
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from dpone_contract.errors import ErrorCode
+from dpone_contract.model_keys import meant_key, suggest_key
 from dpone_contract.yaml_tree import Path, YamlTree
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -28,9 +29,13 @@ _EXPECTED = {
 
 
 def validate_tree(
-    tree: YamlTree, model: type[Model], code: ErrorCode = ErrorCode.MANIFEST_INVALID
+    tree: YamlTree, model: type[Model], elsewhere: Mapping[str, str] = MappingProxyType({})
 ) -> Model | None:
-    """Validate a tree's value; on failure add one finding an error to the tree and give None."""
+    """Validate a tree's value; on failure add one finding an error to the tree and give None.
+
+    `elsewhere` tells where keys belong that the model does not have, but another kind of file.
+    """
+    code = ErrorCode.MANIFEST_INVALID
     if not isinstance(tree.value, dict):
         if not tree.findings:
             tree.report(code, (), "the file is not a block of keys", "start with `dpone init`")
@@ -39,12 +44,29 @@ def validate_tree(
         return model.model_validate_json(json.dumps(tree.value))
     except ValidationError as error:
         told: set[Path] = set()
-        for found in error.errors(include_url=False):
+        errors = error.errors(include_url=False)
+        misspelt = {_meant_path(model, found) for found in errors}
+        for found in errors:
             path = _path_in_file(tree, found)
+            if found["type"] == "missing" and path in misspelt:
+                continue  # it is there, under a wrong name, which is told
             if path not in told or found["type"] in ("missing", "extra_forbidden"):
-                _report(tree, model, code, path, found)
+                _report(tree, model, elsewhere, path, found)
             told.add(path)
         return None
+
+
+def _meant_path(model: type[BaseModel], found: Any) -> Path | None:
+    path: Path = tuple(found["loc"])
+    meant = meant_key(model, path) if found["type"] == "extra_forbidden" else None
+    return (*path[:-1], meant) if meant else None
+
+
+def _shown(path: Path) -> str:
+    """Give the name of a key as it is told; an entry of a list is told with the list's."""
+    if not path:
+        return "file"
+    return f"{path[-2]}[{path[-1]}]" if isinstance(path[-1], int) and len(path) > 1 else str(path[-1])
 
 
 def _path_in_file(tree: YamlTree, found: Any) -> Path:
@@ -57,10 +79,12 @@ def _path_in_file(tree: YamlTree, found: Any) -> Path:
     return path
 
 
-def _report(tree: YamlTree, model: type[BaseModel], code: ErrorCode, path: Path, found: Any) -> None:
-    name, kind = str(path[-1]) if path else "file", str(found["type"])
+def _report(
+    tree: YamlTree, model: type[BaseModel], elsewhere: Mapping[str, str], path: Path, found: Any
+) -> None:
+    code, name, kind = ErrorCode.MANIFEST_INVALID, _shown(path), str(found["type"])
     if kind == "extra_forbidden":
-        tree.report(code, path, f"unknown key {name!r}", _suggest(model, path))
+        tree.report(code, path, f"unknown key {name!r}", suggest_key(model, path, elsewhere))
     elif kind == "missing":
         parent = ".".join(map(str, path[:-1]))
         tree.report(
@@ -94,53 +118,3 @@ def _report(tree: YamlTree, model: type[BaseModel], code: ErrorCode, path: Path,
         else:
             message = f"{name}: {message[0].lower()}{message[1:]}"
         tree.report(code, path, message, next_step or "write a value that fits")
-
-
-def _suggest(model: type[BaseModel], path: Path) -> str:
-    name = str(path[-1])
-    holder = _model_at(model, path[:-1])
-    known = _keys(holder) if holder else {}
-    homes = [home for home, key in _all_keys(model, ()) if key == name]
-    if homes:
-        return f"it belongs under {' or '.join(homes[:3])}"
-    close = get_close_matches(name, known, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
-    elsewhere = get_close_matches(name, {key for _, key in _all_keys(model, ())}, n=1, cutoff=0.8)
-    if elsewhere:
-        homes = [home for home, key in _all_keys(model, ()) if key == elsewhere[0]]
-        return f"did you mean {elsewhere[0]!r}, under {homes[0]}?"
-    return "known here: " + ", ".join(known)
-
-
-def _keys(model: type[BaseModel]) -> dict[str, Any]:
-    return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
-
-
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    elif get_origin(annotation) in (Union, types.UnionType, tuple, dict, list) or hasattr(
-        annotation, "__metadata__"
-    ):
-        for argument in get_args(annotation):
-            yield from _models_in(argument)
-
-
-def _model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
-    current: type[BaseModel] | None = model
-    for part in path:
-        if current is None:
-            return None
-        keys = _keys(current)
-        if part in keys:
-            current = next(_models_in(keys[str(part)]), None)
-    return current
-
-
-def _all_keys(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    for key, annotation in _keys(model).items():
-        yield ".".join(path) or "the top of the file", key
-        named = (key, "<name>") if get_origin(annotation) is dict else (key,)
-        for child in _models_in(annotation):
-            yield from _all_keys(child, (*path, *named))

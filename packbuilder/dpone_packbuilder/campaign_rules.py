@@ -30,7 +30,15 @@ def plan_workload(workload: Workload, manifest: Manifest) -> tuple[PlannedWorklo
     try:
         policy = resolve_policy(workload)
     except DponeError as error:
-        return None, [raised_at(mapping_place(workload, str(error.fields.get("field", "mode"))), error)]
+        place = mapping_place(workload, str(error.fields.get("field", "mode")))
+        # What does not depend on the mapping is looked at all the same.
+        return None, [raised_at(place, error), *_apply_rules(workload, manifest, MappingPolicy())[1]]
+    return _apply_rules(workload, manifest, policy)
+
+
+def _apply_rules(
+    workload: Workload, manifest: Manifest, policy: MappingPolicy
+) -> tuple[PlannedWorkload | None, list[Finding]]:
     findings = [
         *require_chunk_block(workload, manifest, policy),
         *require_known_tokens(workload, manifest),

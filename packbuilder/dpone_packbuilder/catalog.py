@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -14,6 +15,13 @@ from dpone_contract.yaml_tree import Path
 
 WorkloadName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}$")]
 Tag = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class Delivery(StrEnum):
+    """How a task gets its process: in its own command line, or in a pack file that is there already."""
+
+    ARGUMENT = "argument"
+    FILE = "file"
 
 
 class ExecutionOptions(FrozenModel):
@@ -45,6 +53,9 @@ class ExecutionOptions(FrozenModel):
     backend: ExecutionBackend | None = Field(
         default=None, description="kubernetes (default) or process: where `dpone run` runs."
     )
+    delivery: Delivery | None = Field(
+        default=None, description="argument (default): in the task's command line; file: in a pack beside it."
+    )
 
 
 class AirflowOptions(FrozenModel):
@@ -61,6 +72,42 @@ class SecretKey(FrozenModel):
     key: ShortText = Field(description="Key within the secret.")
 
 
+class ResourceOptions(FrozenModel):
+    """What a pod asks for and may use, each a Kubernetes quantity in quotes."""
+
+    requests: dict[ShortText, ShortText] | None = Field(default=None, description="What a pod asks for.")
+    limits: dict[ShortText, ShortText] | None = Field(default=None, description="What a pod may use.")
+
+
+class PodOptions(FrozenModel):
+    """The authored `pod` block: the pod of a task."""
+
+    image: ShortText | None = Field(default=None, description="Image that holds dpone-runtime.")
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        default=None, description="When the image is pulled."
+    )
+    image_pull_secrets: tuple[ShortText, ...] | None = Field(
+        default=None, description="Secrets that open the image's registry."
+    )
+    namespace: ShortText | None = Field(default=None, description="Namespace of the pod.")
+    service_account: ShortText | None = Field(default=None, description="Service account of the pod.")
+    labels: dict[ShortText, str] | None = Field(default=None, description="Labels of the pod.")
+    annotations: dict[ShortText, str] | None = Field(default=None, description="Annotations of the pod.")
+    node_selector: dict[ShortText, str] | None = Field(
+        default=None, description="Labels that a node must have."
+    )
+    tolerations: tuple[Options, ...] | None = Field(
+        default=None, description="Taints that the pod tolerates."
+    )
+    resources: ResourceOptions | None = Field(default=None, description="Processor and memory.")
+    env_vars: dict[ShortText, str] | None = Field(
+        default=None, description="Further variables; no credential, and none that dpone writes."
+    )
+    startup_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = Field(
+        default=None, description="How long a pod may take to start."
+    )
+
+
 class WorkloadOptions(FrozenModel):
     """One entry under `workloads`."""
 
@@ -68,7 +115,7 @@ class WorkloadOptions(FrozenModel):
         description="Path of the manifest, relative to the catalog."
     )
     airflow: AirflowOptions | None = Field(default=None, description="Projection on Airflow.")
-    pod: Options | None = Field(default=None, description="Pod settings of the kubernetes backend.")
+    pod: PodOptions | None = Field(default=None, description="Pod settings of the kubernetes backend.")
     connections: dict[ConnectionName, SecretKey] | None = Field(
         default=None, description="Secrets that hold the connections of the kubernetes backend."
     )
@@ -78,6 +125,10 @@ class CatalogDefaults(FrozenModel):
     """What holds for every workload that does not say otherwise."""
 
     airflow: AirflowOptions | None = Field(default=None, description="Defaults of mapping and execution.")
+    pod: PodOptions | None = Field(default=None, description="Defaults of the pod settings.")
+    connections: dict[ConnectionName, SecretKey] | None = Field(
+        default=None, description="Secrets of connections that several workloads share."
+    )
 
 
 class WorkloadCatalog(FrozenModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpone_contract.errors import DponeError, ErrorCode
 from dpone_contract.finding import Finding, Severity
@@ -88,9 +88,9 @@ def report_overlaps(planned: list[PlannedWorkload]) -> Iterator[Finding]:
 
 
 def _review_workload(workload: Workload) -> tuple[PlannedWorkload | None, list[Finding]]:
-    findings = check_execution(workload) if workload.options is not None else []
     if workload.manifest is None:
-        return None, findings
+        return None, _review_draft(workload)
+    findings = check_execution(workload) if workload.options is not None else []
     planned, found = plan_workload(workload, workload.manifest)
     findings += found
     if planned is not None:
@@ -99,6 +99,16 @@ def _review_workload(workload: Workload) -> tuple[PlannedWorkload | None, list[F
         except DponeError as error:
             findings.append(raised_at(in_manifest(workload, "name"), error))
     return planned, findings
+
+
+def _review_draft(workload: Workload) -> list[Finding]:
+    """Apply the rules to what remains of a manifest; where reading has found something already, they add nothing."""
+    seen = replace(workload, manifest=workload.draft)
+    findings = check_execution(seen) if seen.options is not None else []
+    if seen.manifest is not None:
+        findings += plan_workload(seen, seen.manifest)[1]
+    told = {(found.path, found.line, found.column) for found in workload.manifest_tree.findings}
+    return [found for found in findings if (found.path, found.line, found.column) not in told]
 
 
 def _overlap(one: PlannedWorkload, other: PlannedWorkload) -> bool:

@@ -8,7 +8,7 @@ from dpone_contract.errors import ErrorCode
 from dpone_contract.finding import Finding
 from dpone_contract.manifest import Manifest
 from dpone_contract.pack import ExecutionBackend
-from dpone_packbuilder.catalog import ExecutionOptions, default_path, workload_path
+from dpone_packbuilder.catalog import Delivery, ExecutionOptions, default_path, workload_path
 from dpone_packbuilder.policy import Place, execution_place, resolve_execution
 from dpone_packbuilder.project import Workload
 from dpone_packbuilder.retry_authority import retry_authority
@@ -22,6 +22,7 @@ def check_execution(workload: Workload) -> list[Finding]:
     findings = [
         *require_known_backend(workload, execution),
         *refuse_pod_settings(workload),
+        *refuse_delivery_by_file(workload, execution),
         *refuse_shared_dag_id(workload),
         *require_dates(workload, execution),
         *require_schedule(workload, execution),
@@ -46,14 +47,28 @@ def require_known_backend(workload: Workload, execution: ExecutionOptions) -> It
 
 def refuse_pod_settings(workload: Workload) -> Iterator[Finding]:
     """What describes a pod is refused by name as long as no pod is started."""
-    for key in ("pod", "connections"):
-        if workload.options is not None and getattr(workload.options, key) is not None:
-            yield error_at(
-                _in_catalog(workload, key),
-                ErrorCode.NOT_SUPPORTED,
-                f"{key} belongs to the kubernetes backend, which is not supported yet",
-                "remove it; the process backend reads connections from DPONE_CONN_<NAME> or AIRFLOW_CONN_<NAME>",
-            )
+    tree = workload.catalog_tree
+    holders = ((workload.options, workload_path(workload.name)), (workload.defaults, default_path()))
+    for options, path in holders:
+        for key in ("pod", "connections"):
+            if tree is not None and options is not None and getattr(options, key) is not None:
+                yield error_at(
+                    Place(tree, (*path, key)),
+                    ErrorCode.NOT_SUPPORTED,
+                    f"{key} belongs to the kubernetes backend, which is not supported yet",
+                    "remove it; the process backend reads connections from DPONE_CONN_<NAME> or AIRFLOW_CONN_<NAME>",
+                )
+
+
+def refuse_delivery_by_file(workload: Workload, execution: ExecutionOptions) -> Iterator[Finding]:
+    """A process travels in the task's command line; packs that come with an image need pods."""
+    if execution.delivery is Delivery.FILE:
+        yield error_at(
+            execution_place(workload, "delivery"),
+            ErrorCode.NOT_SUPPORTED,
+            "delivery: file is not supported yet",
+            "remove it; the process travels in the task's command line",
+        )
 
 
 def refuse_shared_dag_id(workload: Workload) -> Iterator[Finding]:
@@ -138,9 +153,3 @@ def report_catchup_of_fixed_window(
 def _is_templated(manifest: Manifest) -> bool:
     chunk = manifest.backfill.chunk
     return chunk is not None and any("{{" in str(bound) for bound in (chunk.from_, chunk.to))
-
-
-def _in_catalog(workload: Workload, *keys: str) -> Place:
-    if workload.catalog_tree is None:
-        return Place(workload.manifest_tree, ())
-    return Place(workload.catalog_tree, workload_path(workload.name, *keys))

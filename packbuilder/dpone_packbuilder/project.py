@@ -15,8 +15,10 @@ from stat import S_ISREG
 from dpone_contract.errors import ErrorCode
 from dpone_contract.finding import Finding
 from dpone_contract.manifest import Manifest
-from dpone_contract.manifest_text import read_manifest_text
+from dpone_contract.manifest_text import ManifestText, read_manifest_text
+from dpone_contract.model_draft import find_draft
 from dpone_contract.model_findings import validate_tree
+from dpone_contract.model_keys import all_keys
 from dpone_contract.yaml_tree import MAX_BYTES, YamlTree, parse_yaml
 from dpone_packbuilder.catalog import CatalogDefaults, WorkloadCatalog, WorkloadOptions, workload_path
 
@@ -27,12 +29,14 @@ CATALOG_NAMES = ("workloads.yaml", "workloads.yml")
 class Workload:
     """One workload and the trees that its findings point into.
 
-    `manifest` is None where it cannot be used; `catalog_tree` and `options` are None for a manifest given alone.
+    `manifest` is None where it cannot be used; `draft` is then what remains of it for further checks. `catalog_tree` and
+    `options` are None for a manifest given alone.
     """
 
     name: str
     manifest: Manifest | None
     manifest_tree: YamlTree
+    draft: Manifest | None = None
     options: WorkloadOptions | None = None
     defaults: CatalogDefaults | None = None
     catalog_tree: YamlTree | None = None
@@ -140,7 +144,15 @@ def _suggest_file(path: FilePath) -> str:
 def _lone_manifest(text: str, path: str) -> Project:
     read = read_manifest_text(text, path)
     name = read.manifest.name if read.manifest else FilePath(path).stem
-    return Project(path, (Workload(name, read.manifest, read.tree),), tuple(read.tree.findings))
+    return Project(path, (Workload(name, read.manifest, read.tree, read.draft),), tuple(read.tree.findings))
+
+
+def _manifest_keys() -> dict[str, str]:
+    """Give the keys of a manifest and where each belongs, for those who write it into a catalog."""
+    homes = {key: f"{home} in the manifest" for home, key in reversed(list(all_keys(Manifest)))}
+    return homes | {
+        "gitops": "the top of the manifest; in a catalog, mapping stands under workloads.<name>.airflow"
+    }
 
 
 @dataclass
@@ -150,11 +162,13 @@ class _Reading:
     tree: YamlTree
     folder: FilePath
     read: Callable[[FilePath], str | Finding]
-    manifests: dict[FilePath, tuple[Manifest | None, YamlTree]] = field(default_factory=dict)
+    manifests: dict[FilePath, ManifestText] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def project(self) -> Project:
-        catalog = None if self.tree.findings else validate_tree(self.tree, WorkloadCatalog)
+        catalog = validate_tree(self.tree, WorkloadCatalog, _manifest_keys())
+        if catalog is None:
+            catalog = find_draft(self.tree, WorkloadCatalog)  # its findings keep anything from being built
         workloads: tuple[Workload, ...] = ()
         if catalog is not None:
             workloads = tuple(
@@ -163,10 +177,10 @@ class _Reading:
         return Project(self.tree.path, workloads, (*self.tree.findings, *self.findings))
 
     def workload(self, name: str, options: WorkloadOptions, defaults: CatalogDefaults | None) -> Workload:
-        manifest, tree = self.manifest(name, self.folder / options.manifest)
-        return Workload(name, manifest, tree, options, defaults, self.tree)
+        read = self.manifest(name, self.folder / options.manifest)
+        return Workload(name, read.manifest, read.tree, read.draft, options, defaults, self.tree)
 
-    def manifest(self, workload: str, path: FilePath) -> tuple[Manifest | None, YamlTree]:
+    def manifest(self, workload: str, path: FilePath) -> ManifestText:
         if path not in self.manifests:
             text = self.read(path)
             if isinstance(text, Finding):
@@ -176,9 +190,9 @@ class _Reading:
                     self.tree.report(text.code, at, f"manifest {text.path}: {text.message}", text.next_step)
                 else:
                     self.findings.append(text)
-                self.manifests[path] = (None, YamlTree(shown_path(path)))
+                self.manifests[path] = ManifestText(None, None, YamlTree(shown_path(path)))
             else:
                 read = read_manifest_text(text, shown_path(path))
                 self.findings.extend(read.tree.findings)
-                self.manifests[path] = (read.manifest, read.tree)
+                self.manifests[path] = read
         return self.manifests[path]
