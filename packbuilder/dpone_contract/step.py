@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import assert_never
 
 from dpone_contract.errors import PlanInvalidError
@@ -34,7 +35,12 @@ class Step:
     def __str__(self) -> str:
         return f"{self.count}{self.unit.value}"
 
-    @property
+    @cached_property
+    def hours(self) -> int | None:
+        """The step in elapsed hours, or None for a step that follows the calendar."""
+        return self.count if self.unit is StepUnit.HOURS else None
+
+    @cached_property
     def days(self) -> int | None:
         """The step in whole days, or None where its length depends on the calendar."""
         match self.unit:
@@ -47,7 +53,7 @@ class Step:
             case _:
                 assert_never(self.unit)
 
-    @property
+    @cached_property
     def months(self) -> int | None:
         """The step in whole months, or None for a step of days or hours."""
         match self.unit:

@@ -125,7 +125,7 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
     """
     manifest, backfill = process.manifest, process.manifest.backfill
     if backfill.chunk is None:
-        raise InternalError("a run was prepared without chunks")
+        raise InternalError("a run was prepared without chunks", next_step="report it with the log")
     with connect(connections.source, "prepare") as source_session:
         source = require_table(source_session, manifest.source.table, "source")
         column = require_chunk_column(
@@ -139,7 +139,9 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
         if ledger.read_campaign(planned.plan.run_key) is None and backfill.chunk.nulls is NullPolicy.FAIL:
             _require_no_nulls(source_session, manifest.source.table, column)
     wanted = _wanted(manifest, planned, source.shape.identity, target.shape.identity)
-    return PreparedRun(ledger, wanted, _lane_bootstrap(process, planned.plan.spec.kind, columns, column, into))
+    return PreparedRun(
+        ledger, wanted, _lane_bootstrap(process, planned.plan.spec.kind, columns, column, into)
+    )
 
 
 def inspect_ends(process: Process, planned: CampaignPlan, connections: Connections) -> tuple[str, ...]:
@@ -270,7 +272,9 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignor
     Errors: ConnectionMissingError, ConnectionFailedError.
     """
     told = LaneBootstrap.model_validate_json(json.dumps(bootstrap))
-    source = PostgresSource(told.source.resolve(), told.source.chunked(told.columns, told.kind, told.timezone))
+    source = PostgresSource(
+        told.source.resolve(), told.source.chunked(told.columns, told.kind, told.timezone)
+    )
     sink = PostgresSink(
         told.sink.resolve(),
         told.sink.chunked(told.columns, told.kind, told.timezone),

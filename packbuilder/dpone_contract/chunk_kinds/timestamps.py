@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import cached_property
 from zoneinfo import ZoneInfo
 
 from dpone_contract.chunk_kinds.local_time import (
-    instant_of,
     instant_text,
     parse_moment,
     read_instant,
@@ -17,7 +16,7 @@ from dpone_contract.chunk_kinds.local_time import (
 )
 from dpone_contract.chunk_options import ChunkKind, ChunkOptions, NullPolicy, refuse_keys
 from dpone_contract.errors import PlanInvalidError
-from dpone_contract.step import Step, StepUnit, date_bound, parse_step
+from dpone_contract.step import Step, date_bound, parse_step
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,10 @@ class TimestampChunks:
         return ZoneInfo(self.timezone)
 
     @cached_property
-    def _anchor(self) -> datetime:
-        return self.first.astimezone(self._zone).replace(tzinfo=None, fold=0)
+    def _anchor(self) -> tuple[date, time]:
+        """The day of the first bound, and the local time that the other bounds share, in its zone."""
+        local = self.first.astimezone(self._zone)
+        return local.date(), local.timetz().replace(fold=0)
 
     def count(self) -> int:
         # A step is an hour at least, but for what clocks are put forward by: a day.
@@ -68,10 +69,10 @@ class TimestampChunks:
             # Itself, also within an hour that comes a second time.
             return self.first
         try:
-            if self.step.unit is StepUnit.HOURS:
-                return min(self.first + timedelta(hours=self.step.count * index), self.end)
-            day = date_bound(self._anchor.date(), self.step, index)
-            return min(instant_of(datetime.combine(day, self._anchor.time()), self._zone), self.end)
+            if (hours := self.step.hours) is not None:
+                return min(self.first + timedelta(hours=hours * index), self.end)
+            day, clock = self._anchor
+            return min(datetime.combine(date_bound(day, self.step, index), clock).astimezone(UTC), self.end)
         except OverflowError:
             return self.end
 
