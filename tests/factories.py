@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from dpone_contract.chunk_options import ChunkOptions
+from dpone_contract.chunk_spec import ChunkSpec, chunk_spec_from_options
 from dpone_contract.manifest import Manifest
 from dpone_contract.mapping_item import MappingItem
 from dpone_contract.mapping_plan import InternalMapping, MappingPlan
@@ -66,6 +69,13 @@ def make_manifest(
         },
         strict=False,
     )
+
+
+def window_spec(*, max_chunks: int = 10_000, **chunk: Any) -> ChunkSpec:
+    """The window of a chunk block along `key`; `first` stands for `from`, None leaves a key out."""
+    named = {"from" if name == "first" else name: value for name, value in chunk.items() if value is not None}
+    options = ChunkOptions.model_validate_json(json.dumps({"column": "key", **named}))
+    return chunk_spec_from_options(options, max_chunks=max_chunks)
 
 
 def make_process(

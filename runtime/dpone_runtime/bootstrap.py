@@ -26,7 +26,7 @@ from dpone_runtime.adapters.postgres.catalog import (
 )
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
-from dpone_runtime.adapters.postgres.predicate import ChunkedTable, require_chunk_column
+from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window, require_chunk_column
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
 from dpone_runtime.adapters.postgres.sink import PostgresSink
@@ -138,7 +138,8 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
         ledger.ensure_schema()
         if ledger.read_campaign(planned.plan.run_key) is None and backfill.chunk.nulls is NullPolicy.FAIL:
             _require_no_nulls(source_session, manifest.source.table, column)
-    wanted = _wanted(manifest, planned, source.shape.identity, target.shape.identity)
+    window = covered_window(into, planned.plan)
+    wanted = _wanted(manifest, planned, window, source.shape.identity, target.shape.identity)
     return PreparedRun(
         ledger, wanted, _lane_bootstrap(process, planned.plan.spec.kind, columns, column, into)
     )
@@ -208,12 +209,9 @@ def _require_no_nulls(session: PgConnection, table: TableName, column: Column) -
 
 
 def _wanted(
-    manifest: Manifest, planned: CampaignPlan, source: TableIdentity, target: TableIdentity
+    manifest: Manifest, planned: CampaignPlan, window: Window, source: TableIdentity, target: TableIdentity
 ) -> Campaign:
     plan = planned.plan
-    # Rows without a value may be anybody's.
-    everything = plan.spec.nulls is NullPolicy.INCLUDE
-    window = Window(plan.spec.column, plan.spec.kind.value, plan.lower, plan.end, everything)
     return Campaign(
         run_key=plan.run_key,
         status=CampaignStatus.OPEN,

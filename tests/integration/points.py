@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,11 +12,10 @@ from zoneinfo import ZoneInfo
 
 import psycopg
 
-from dpone_contract.chunk_options import ChunkOptions
 from dpone_contract.chunk_plan import ChunkPlan, RunKey, plan_chunks
-from dpone_contract.chunk_spec import chunk_spec_from_options
 from dpone_runtime.adapters.postgres.predicate import chunk_predicate
 from dpone_runtime.ports.connectors import Column
+from tests.factories import window_spec
 
 SESSION_ZONES = ("UTC", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe")
 DATE_STYLES = ("ISO, MDY", "SQL, DMY", "German, DMY", "Postgres, YMD")
@@ -41,11 +39,7 @@ class Point:
 
 def plan_of(**chunk: Any) -> ChunkPlan:
     """Plan a window as a manifest declares it; `first` stands for `from`."""
-    document = {
-        "from" if name == "first" else name: value for name, value in chunk.items() if value is not None
-    }
-    options = ChunkOptions.model_validate_json(json.dumps({"column": "key", **document}))
-    return plan_chunks(chunk_spec_from_options(options), RunKey("points"))
+    return plan_chunks(window_spec(**chunk), RunKey("points"))
 
 
 def require_points(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignDriftError, CampaignStoppedError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LAST_UUID = 2**128 - 1
 
 
 class CampaignStatus(StrEnum):
@@ -36,24 +39,28 @@ class TableIdentity:
         return (self.server, self.database, self.relation) == (other.server, other.database, other.relation)
 
 
-def _wall_clock(text: str) -> float:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+def _spans(kind: str, lower: str, upper: str) -> tuple[tuple[int, int], ...]:
+    """Give where a window lies among the values of its kind; two windows overlap where they do so in one of these ways.
 
-
-def _after_uuid(text: str) -> int:
-    """The last uuid ends a window as a bound that is included: nothing comes after it."""
-    number = int(text.replace("-", ""), 16)
-    return number + 1 if number == 2**128 - 1 else number
-
-
-_POSITIONS: dict[str, tuple[Callable[[str], float], ...]] = {
-    "date": (lambda text: date.fromisoformat(text).toordinal(),),
-    "integer": (int,),
-    "uuid": (_after_uuid,),
-    # As instants, and as the wall clocks that a column without a zone would hold: two zones may differ in these alone.
-    "timestamp": (lambda text: datetime.fromisoformat(text).timestamp(), _wall_clock),
-}
-"""Where a bound lies, by kind: windows overlap where they do so in one of these."""
+    Errors: ValueError for a kind or bound that is not understood.
+    """
+    match kind:
+        case "date":
+            return ((date.fromisoformat(lower).toordinal(), date.fromisoformat(upper).toordinal()),)
+        case "integer":
+            return ((int(lower), int(upper)),)
+        case "uuid":
+            first, end = (int(text.replace("-", ""), 16) for text in (lower, upper))
+            # Nothing comes after the last uuid, so that a window which ends with it includes it.
+            return ((first, end + (end == _LAST_UUID)),)
+        case "timestamp":
+            bounds = [datetime.fromisoformat(text) for text in (lower, upper)]
+            instants = [(bound - _EPOCH) // _MICROSECOND for bound in bounds]
+            # A column without a zone holds wall clocks, and those of two zones may meet where instants do not.
+            clocks = [(bound.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND for bound in bounds]
+            return ((instants[0], instants[1]), (clocks[0], clocks[1]))
+        case _:
+            raise ValueError(kind)
 
 
 @dataclass(frozen=True)
@@ -76,13 +83,15 @@ class Window:
         if (self.column, self.kind) != (other.column, other.kind):
             return True
         try:
-            return any(
-                position(self.lower) < position(other.upper) and position(other.lower) < position(self.upper)
-                for position in _POSITIONS[self.kind]
+            pairs = zip(
+                _spans(self.kind, self.lower, self.upper),
+                _spans(other.kind, other.lower, other.upper),
+                strict=True,
             )
-        except (KeyError, ValueError):
+        except ValueError:
             # Another release's kind or form: what cannot be compared may overlap.
             return True
+        return any(one[0] < two[1] and two[0] < one[1] for one, two in pairs)
 
 
 @dataclass(frozen=True)

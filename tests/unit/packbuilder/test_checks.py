@@ -183,6 +183,28 @@ def test_a_token_that_cannot_bound_a_date_window_is_found(tmp_path):
     )
 
 
+INTERVAL = {"chunk__from": "{{ data_interval_start }}", "chunk__to": "{{ data_interval_end }}"}
+
+
+@pytest.mark.parametrize("timezone", ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kathmandu"])
+@pytest.mark.parametrize("kind", ["date", "timestamp", None])
+def test_an_interval_bounds_days_and_instants_in_any_zone(tmp_path, kind, timezone):
+    changes = {"chunk__kind": kind, "chunk__timezone": timezone, **INTERVAL}
+    assert check_manifest(tmp_path, {"mode": "internal"}, **changes) == ()
+
+
+@pytest.mark.parametrize(
+    "token", ["{{ data_interval_begin }}", "{{ params.day }}", "{{ ds", "{{ }}", "{{ None }}"]
+)
+@pytest.mark.parametrize("key", ["from", "to"])
+def test_another_token_is_found_at_its_key(tmp_path, key, token):
+    finding = only(check_manifest(tmp_path, {"mode": "internal"}, **INTERVAL | {f"chunk__{key}": token}))
+    assert ("DPONE_BACKFILL_PLAN_INVALID", line_of(tmp_path / "orders.yaml", key)) == (
+        finding.code,
+        finding.line,
+    )
+
+
 def test_a_pinned_id_of_a_templated_window_is_refused(tmp_path):
     finding = only(
         check_manifest(

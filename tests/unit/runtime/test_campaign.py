@@ -58,6 +58,50 @@ def test_windows_overlap_exactly_where_they_share_a_day(one, other):
     assert (shared, shared) == (first.overlaps(second), second.overlaps(first))
 
 
+BERLIN_DAY = ("2013-01-01T00:00:00+01:00", "2013-01-02T00:00:00+01:00")
+LAST_UUID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+
+@pytest.mark.parametrize(
+    "kind, one, other, expected",
+    [
+        # As text 9 would come after 100.
+        ("integer", ("9", "10"), ("10", "100"), False),
+        ("integer", ("9", "11"), ("10", "100"), True),
+        ("integer", ("-100", "-9"), ("-9", "0"), False),
+        ("integer", ("-100", "-8"), ("-9", "0"), True),
+        ("integer", ("0", "9223372036854775808"), ("9223372036854775807", "9223372036854775808"), True),
+        ("integer", ("0", "9223372036854775807"), ("9223372036854775807", "9223372036854775808"), False),
+        # One instant has many texts.
+        ("timestamp", BERLIN_DAY, ("2013-01-01T23:00:00+00:00", "2013-01-02T23:00:00+00:00"), True),
+        ("timestamp", BERLIN_DAY, ("2013-01-02T00:00:00+01:00", "2013-01-03T00:00:00+01:00"), False),
+        ("timestamp", BERLIN_DAY, ("2013-01-02T00:30:00+01:00", "2013-01-02T23:30:00+00:00"), False),
+        ("timestamp", BERLIN_DAY, ("2013-01-01T22:59:59.999999+00:00", "2013-01-02T00:00:00+00:00"), True),
+        # Adjacent as instants, but one column without a zone holds both as wall clocks.
+        ("timestamp", BERLIN_DAY, ("2013-01-01T18:00:00-05:00", "2013-01-02T18:00:00-05:00"), True),
+        (
+            "uuid",
+            ("00000000-0000-0000-0000-000000000000", LAST_UUID),
+            (LAST_UUID[:-1] + "e", LAST_UUID),
+            True,
+        ),
+        (
+            "uuid",
+            ("00000000-0000-0000-0000-000000000000", "1" + LAST_UUID[1:]),
+            ("1" + LAST_UUID[1:], LAST_UUID),
+            False,
+        ),
+        ("uuid", (LAST_UUID[:-1] + "d", LAST_UUID[:-1] + "e"), (LAST_UUID[:-1] + "e", LAST_UUID), False),
+        # What another release wrote is not understood, so it is not passed over.
+        ("date", ("2013-01-01", "2013-01-02"), ("20130105", "the end"), True),
+        ("text", ("a", "b"), ("c", "d"), True),
+    ],
+)
+def test_bounds_compare_as_what_they_are(kind, one, other, expected):
+    first, second = (window(*bounds, kind=kind) for bounds in (one, other))
+    assert (expected, expected) == (first.overlaps(second), second.overlaps(first))
+
+
 @pytest.mark.parametrize(
     "status, finished, over",
     [

@@ -8,13 +8,14 @@ import textwrap
 import pytest
 
 from dpone_contract.mapping_item import mapping_item
-from dpone_contract.process import plan_campaign
+from dpone_contract.mapping_policy import MappingPolicy
+from dpone_contract.process import build_process, plan_campaign
 from dpone_runtime.domain.campaign import CampaignStatus
 from dpone_runtime.domain.chunk_record import ChunkStatus
 from dpone_runtime.plan_view import plan_document, plan_line, plan_text
 from dpone_runtime.status_view import ledger_picture, next_step_of, status_document, status_text
 from tests.campaign_factories import make_campaign, make_plan, make_record
-from tests.factories import make_process
+from tests.factories import make_manifest, make_process
 
 
 def lines(text: str) -> str:
@@ -86,6 +87,44 @@ def test_the_document_of_a_plan():
     } == (document["chunks"][-1])
     assert document == json.loads(json.dumps(document))
     assert 2 == len(plan_document(process, planned, 2)["chunks"])
+
+
+@pytest.mark.parametrize(
+    "window, shown, by, last",
+    [
+        ({"from": -5, "to": 9, "step": 5}, "[-5, 10)", "5", "[5, 10)"),
+        (
+            {"from": 0, "to": 2**63 - 1, "step": 2**62},
+            f"[0, {2**63 - 1}]",
+            f"{2**62}",
+            f"[{2**62}, {2**63 - 1}]",
+        ),
+        (
+            {"from": "2013-01-01T00:00", "to": "2013-01-02T00:00", "step": "12h"},
+            "[2013-01-01T00:00:00+00:00, 2013-01-02T00:00:00+00:00)",
+            "12h",
+            "[2013-01-01T12:00:00+00:00, 2013-01-02T00:00:00+00:00)",
+        ),
+        (
+            {"buckets": 2},
+            "[00000000-0000-0000-0000-000000000000, ffffffff-ffff-ffff-ffff-ffffffffffff]",
+            "2 buckets",
+            "[80000000-0000-0000-0000-000000000000, ffffffff-ffff-ffff-ffff-ffffffffffff]",
+        ),
+        ({"boundaries": [1, 5, 7]}, "[1, 7)", "boundaries", "[5, 7)"),
+        ({"from": 1, "to": 9, "step": 5, "nulls": "include"}, "[1, 10) and NULL", "5", "NULL"),
+    ],
+)
+def test_every_kind_is_shown_half_open(window, shown, by, last):
+    process = build_process(make_manifest(window={"column": "key", **window}), MappingPolicy())
+    planned = plan_campaign(process)
+    assert f" of key in {shown} by {by}; " in plan_line(process, planned, None)
+    document = plan_document(process, planned)
+    assert (by, last) == (document["step"], document["chunks"][-1]["window"])
+    text = plan_text(process, planned)
+    assert f"  window       {shown}\n" in text
+    assert text.endswith(f"  {last}")
+    assert plan_text(process, planned, markdown=True).endswith(f"| `{last}` |")
 
 
 def test_the_line_before_data_moves():

@@ -11,11 +11,12 @@ from psycopg import sql
 
 from dpone_contract.chunk_kinds.local_time import wall_clock
 from dpone_contract.chunk_kinds.timestamps import instant_from_text
-from dpone_contract.chunk_options import ChunkKind
+from dpone_contract.chunk_options import ChunkKind, NullPolicy
 from dpone_contract.chunk_plan import Chunk, ChunkPlan
 from dpone_contract.errors import ColumnsDifferError
 from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
+from dpone_runtime.domain.campaign import Window
 from dpone_runtime.ports.connectors import Column
 
 _WALL_CLOCK = "timestamp without time zone"
@@ -86,6 +87,22 @@ def require_chunk_column(column: Column | None, table: str, plan: ChunkPlan) -> 
     for index in {*range(min(_LOOKED_AT, plan.ranges_total)), plan.ranges_total}:
         _literal(column, spec.kind, spec.timezone, spec.bound(index))
     return column
+
+
+def covered_window(column: Column, plan: ChunkPlan) -> Window:
+    """Give the slice of a table that a plan writes, as overlaps are found by it.
+
+    Days along a column with a zone are instants there: the days of two zones are not the same. Rows without a value may be
+    anybody's.
+    """
+    spec, lower, end, kind = plan.spec, plan.lower, plan.end, plan.spec.kind
+    if kind is ChunkKind.DATE and _without_precision(column.type) == _INSTANT:
+        kind = ChunkKind.TIMESTAMP
+        lower, end = (
+            datetime.combine(date.fromisoformat(day), time(), ZoneInfo(spec.timezone)).isoformat()
+            for day in (lower, end)
+        )
+    return Window(spec.column, kind.value, lower, end, everything=spec.nulls is NullPolicy.INCLUDE)
 
 
 def _literal(column: Column, kind: ChunkKind, timezone: str, text: str) -> str:
