@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from dpone_contract.errors import PlanInvalidError
 from dpone_contract.frozen import FrozenModel
@@ -17,7 +18,18 @@ MAX_CHUNKS_DEFAULT = 10_000
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+
+
+def _one_form(value: str | int) -> str | int:
+    """Give a number in one form, so that a quoted one is no other: as text only where canonical JSON cannot hold it."""
+    if isinstance(value, str) and not _PLAIN_INTEGER.fullmatch(value):
+        return value
+    return int(value) if abs(int(value)) < 2**53 else str(value)
+
+
+Bound = Annotated[str | int, AfterValidator(_one_form)]
 
 
 class ChunkKind(StrEnum):
@@ -42,12 +54,12 @@ class ChunkOptions(FrozenModel):
 
     column: str = Field(min_length=1, description="Column of source and target that the window is cut along.")
     kind: ChunkKind | None = Field(default=None, description="Inferred from `from` where it is left out.")
-    from_: str | int | None = Field(default=None, alias="from", description="First bound, inclusive.")
-    to: str | int | None = Field(default=None, description="Last bound; inclusive for dates and integers.")
-    step: str | int | None = Field(default=None, description="Nh, Nd, Nw, Nmo, Ny, or an integer.")
+    from_: Bound | None = Field(default=None, alias="from", description="First bound, inclusive.")
+    to: Bound | None = Field(default=None, description="Last bound; inclusive for dates and integers.")
+    step: Bound | None = Field(default=None, description="Nh, Nd, Nw, Nmo, Ny, or an integer.")
     timezone: str = Field(default="UTC", description="IANA zone of date and timestamp bounds.")
     nulls: NullPolicy = Field(default=NullPolicy.FAIL, description="Rows whose chunk column is NULL.")
-    boundaries: tuple[str | int, ...] | None = Field(default=None, description="Explicit ascending bounds.")
+    boundaries: tuple[Bound, ...] | None = Field(default=None, description="Explicit ascending bounds.")
     buckets: int | None = Field(default=None, description="Number of ranges of a uuid keyspace.")
 
     @property

@@ -9,6 +9,9 @@ import pytest
 from dpone_contract.canonical import canonical_json, fingerprint
 from dpone_contract.chunk_plan import RunKey, backfill_run_key, plan_chunks, plan_hash, plan_line
 from dpone_contract.errors import PlanInvalidError
+from dpone_contract.mapping_policy import MappingPolicy
+from dpone_contract.process import build_process, plan_campaign, process_digest
+from tests.factories import make_manifest
 from tests.factories import window_spec as spec
 
 FIRST_BIGINT, LAST_BIGINT = -9223372036854775808, 9223372036854775807
@@ -53,6 +56,16 @@ def test_a_number_has_one_text_however_it_is_written(first, to):
 def test_the_last_bigint_ends_the_last_chunk_and_is_included():
     shown = windows(first=FIRST_BIGINT, to=LAST_BIGINT, step=2**63)
     assert [f"[{FIRST_BIGINT}, 0)", f"[0, {LAST_BIGINT}]"] == shown
+
+
+@pytest.mark.parametrize("number", [2**53 - 1, 2**53, -(2**53), LAST_BIGINT, FIRST_BIGINT])
+def test_a_number_of_any_size_can_be_written_into_a_pack(number):
+    plain, text = (
+        build_process(make_manifest(window={"column": "key", "boundaries": [value, 2**63]}), MappingPolicy())
+        for value in (number, str(number))
+    )
+    assert process_digest(plain) == process_digest(text)
+    assert plan_campaign(plain) == plan_campaign(text)
 
 
 def test_the_last_bigint_alone_is_a_chunk():
