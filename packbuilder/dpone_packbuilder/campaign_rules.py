@@ -85,7 +85,7 @@ def require_fixed_window(workload: Workload, manifest: Manifest, policy: Mapping
             ErrorCode.MAPPING_REQUIRES_CHUNKED_BACKFILL,
             f"mode {policy.mode.value} needs a fixed window: its mapped tasks are planned at build, "
             "when no interval is known",
-            "write quoted dates into chunk.from and chunk.to, or use mode: internal",
+            "write fixed bounds into chunk.from and chunk.to, or use mode: internal",
         )
 
 

@@ -127,7 +127,7 @@ sink:
         from: {json.dumps(first.first, ensure_ascii=False)} # first day, quoted
         to: {json.dumps(first.last, ensure_ascii=False)} # last day, included
         step: {_quoted(first.step)} # Nd, Nw, Nmo or Ny
-        nulls: fail # rows whose column is NULL: fail, or ignore
+        nulls: fail # rows whose column is NULL: fail, include (a chunk of their own) or ignore
       state: # the ledger: which chunks are committed; it lives beside the target
         backend: audit_schema
         schema: dpone_audit

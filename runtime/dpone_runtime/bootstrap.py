@@ -204,7 +204,7 @@ def _require_no_nulls(session: PgConnection, table: TableName, column: Column) -
         raise NullsFoundError(
             f"source {table} has rows whose {column.name} is NULL: no chunk would load them",
             where="sink.strategy.backfill.chunk.nulls",
-            next_step="mend the rows, or set nulls: ignore to leave them behind knowingly",
+            next_step="mend the rows, set nulls: include to load them too, or nulls: ignore to leave them behind knowingly",
         )
 
 
