@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from dpone_contract.chunk_options import MAX_CHUNKS_DEFAULT, MAX_CHUNKS_LIMIT, ChunkOptions
 from dpone_contract.frozen import FrozenModel
@@ -64,7 +64,18 @@ class TableName(FrozenModel):
         return f"{self.schema_}.{self.name}"
 
 
+_CONNECTION_KEYS = ("connection_ref", "connection_id")
+
+
 class _Endpoint(FrozenModel):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"required": [key], "properties": {key: {"type": "string"}}} for key in _CONNECTION_KEYS
+            ]
+        }
+    )
+
     type: DatabaseType = Field(description="Kind of database.")
     connection_ref: ConnectionName | None = Field(default=None, description="Name of the connection.")
     connection_id: ConnectionName | None = Field(default=None, description="Synonym of connection_ref.")

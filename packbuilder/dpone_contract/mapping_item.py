@@ -21,15 +21,17 @@ class MappingItem(FrozenModel):
     """`dpone.airflow-mapping-item.v1`: an execution scope, neither an artifact's identity nor an authorization."""
 
     schema_: Literal["dpone.airflow-mapping-item.v1"] = Field(
-        default="dpone.airflow-mapping-item.v1", alias="schema"
+        default="dpone.airflow-mapping-item.v1",
+        alias="schema",
+        description="Name and version of this format.",
     )
-    mode: Literal["visible", "summary"]
-    mapping_plan_fingerprint: FingerprintText
-    backfill_plan_hash: FingerprintText
-    item_index: Annotated[int, Field(ge=0, lt=200)]
-    first_chunk_index: Annotated[int, Field(ge=1, le=1_000_000)]
-    last_chunk_index: Annotated[int, Field(ge=1, le=1_000_000)]
-    chunks_count: Annotated[int, Field(ge=1, le=1_000_000)]
+    mode: Literal["visible", "summary"] = Field(description="Mode of the plan.")
+    mapping_plan_fingerprint: FingerprintText = Field(description="Fingerprint of the mapping plan.")
+    backfill_plan_hash: FingerprintText = Field(description="Hash of the chunk plan.")
+    item_index: Annotated[int, Field(ge=0, lt=200, description="Index of the item, from zero.")]
+    first_chunk_index: Annotated[int, Field(ge=1, le=1_000_000, description="First chunk, from one.")]
+    last_chunk_index: Annotated[int, Field(ge=1, le=1_000_000, description="Last chunk, inclusive.")]
+    chunks_count: Annotated[int, Field(ge=1, le=1_000_000, description="Number of chunks.")]
 
 
 def mapping_item(plan: MappingPlan, item: MappingRange) -> MappingItem:

@@ -26,31 +26,38 @@ FingerprintText = Annotated[str, Field(pattern=FINGERPRINT_PATTERN)]
 class InternalMapping(FrozenModel):
     """What a process that Airflow shows as one task has in place of a plan."""
 
-    mode: Literal["internal"] = "internal"
+    mode: Literal["internal"] = Field(default="internal", description="One task runs every chunk.")
 
 
 class MappingRange(FrozenModel):
     """Chunks `first_chunk_index` to `last_chunk_index`, both inclusive and counted from one; items count from zero."""
 
-    item_index: Annotated[int, Field(ge=0)]
-    first_chunk_index: Annotated[int, Field(ge=1)]
-    last_chunk_index: Annotated[int, Field(ge=1)]
-    chunks_count: Annotated[int, Field(ge=1)]
+    item_index: Annotated[int, Field(ge=0, description="Index of the item, from zero.")]
+    first_chunk_index: Annotated[int, Field(ge=1, description="First chunk of the range, from one.")]
+    last_chunk_index: Annotated[int, Field(ge=1, description="Last chunk of the range, inclusive.")]
+    chunks_count: Annotated[int, Field(ge=1, description="Number of chunks in the range.")]
 
 
 class MappingPlan(FrozenModel):
     """`dpone.airflow-mapping-plan.v1`: no predicate, connection or value, only indexes, counts, limits and hashes."""
 
     schema_: Literal["dpone.airflow-mapping-plan.v1"] = Field(
-        default="dpone.airflow-mapping-plan.v1", alias="schema"
+        default="dpone.airflow-mapping-plan.v1",
+        alias="schema",
+        description="Name and version of this format.",
     )
-    mode: Literal["visible", "summary"]
-    plan_fingerprint: FingerprintText
-    backfill_plan_hash: FingerprintText
-    chunks_total: Annotated[int, Field(ge=1, le=1_000_000)]
-    items_total: Annotated[int, Field(ge=1, le=200)]
-    limits: MappingLimits
-    items: Annotated[tuple[MappingRange, ...], Field(min_length=1, max_length=200)]
+    mode: Literal["visible", "summary"] = Field(description="One item a chunk, or ranges of chunks.")
+    plan_fingerprint: FingerprintText = Field(description="Fingerprint of this plan, itself left out.")
+    backfill_plan_hash: FingerprintText = Field(description="Hash of the chunk plan.")
+    chunks_total: Annotated[int, Field(ge=1, le=1_000_000, description="Number of chunks of the campaign.")]
+    items_total: Annotated[int, Field(ge=1, le=200, description="Number of items.")]
+    limits: MappingLimits = Field(description="Bounds that the plan was made under.")
+    items: Annotated[
+        tuple[MappingRange, ...],
+        Field(
+            min_length=1, max_length=200, description="Contiguous ranges, in order, without gap or overlap."
+        ),
+    ]
 
 
 def balanced_ranges(chunks_total: int, items_total: int) -> tuple[MappingRange, ...]:

@@ -6,7 +6,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from dpone_contract.errors import MappingPolicyInvalidError, MappingPoolRequiredError
 from dpone_contract.frozen import FrozenModel
@@ -17,7 +17,8 @@ DEFAULT_POOL = "dpone_backfill"
 
 JsonScalar: TypeAlias = str | int | float | bool | None
 
-_POOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\- ]{0,255}")
+_POOL_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.\- ]{0,255}"
+_POOL = re.compile(_POOL_PATTERN)
 
 
 class MappingMode(StrEnum):
@@ -28,30 +29,46 @@ class MappingMode(StrEnum):
     SUMMARY = "summary"
 
 
-class MappingOptions(FrozenModel):
-    """The authored `airflow.mapping` block: any value, so that a bad one is reported under the mapping's own code."""
+def _limit_schema(ceiling: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": ["integer", "null"], "minimum": 1, "maximum": ceiling})
 
-    mode: JsonScalar = Field(default=None, description="internal, visible or summary.")
-    max_items: JsonScalar = Field(default=None, description="Most mapped task instances, 1..200.")
-    max_active: JsonScalar = Field(
+
+AnyMode = Annotated[JsonScalar, WithJsonSchema({"enum": [*map(str, MappingMode), None]})]
+AnyMaxItems = Annotated[JsonScalar, _limit_schema(MAX_ITEMS_CEILING)]
+AnyMaxActive = Annotated[JsonScalar, _limit_schema(MAX_ACTIVE_CEILING)]
+AnyPool = Annotated[JsonScalar, WithJsonSchema({"type": ["string", "null"], "pattern": f"^{_POOL_PATTERN}$"})]
+
+
+class MappingOptions(FrozenModel):
+    """The authored `airflow.mapping` block: any value, so that a bad one is reported under the mapping's own code.
+
+    The JSON Schema of a field is what `resolve_mapping_policy` takes.
+    """
+
+    mode: AnyMode = Field(default=None, description="internal, visible or summary.")
+    max_items: AnyMaxItems = Field(default=None, description="Most mapped task instances, 1..200.")
+    max_active: AnyMaxActive = Field(
         default=None, description="Most of them at once, 1..64 and at most max_items."
     )
-    pool: JsonScalar = Field(default=None, description="Airflow pool of the mapped tasks.")
+    pool: AnyPool = Field(default=None, description="Airflow pool of the mapped tasks.")
 
 
 class MappingLimits(FrozenModel):
     """The bounds of a mapping plan."""
 
-    max_items: Annotated[int, Field(ge=1, le=MAX_ITEMS_CEILING)]
-    max_active: Annotated[int, Field(ge=1, le=MAX_ACTIVE_CEILING)]
-    pool: Annotated[str, Field(min_length=1, max_length=256)]
+    max_items: Annotated[int, Field(ge=1, le=MAX_ITEMS_CEILING, description="Most mapped task instances.")]
+    max_active: Annotated[int, Field(ge=1, le=MAX_ACTIVE_CEILING, description="Most of them at once.")]
+    pool: Annotated[str, Field(min_length=1, max_length=256, description="Airflow pool of the tasks.")]
 
 
 class MappingPolicy(FrozenModel):
     """A resolved policy: mode and limits, defaults filled in."""
 
-    mode: MappingMode = MappingMode.INTERNAL
-    limits: MappingLimits = MappingLimits(max_items=200, max_active=16, pool=DEFAULT_POOL)
+    mode: MappingMode = Field(default=MappingMode.INTERNAL, description="internal, visible or summary.")
+    limits: MappingLimits = Field(
+        default=MappingLimits(max_items=200, max_active=16, pool=DEFAULT_POOL),
+        description="Bounds of a mapped mode.",
+    )
 
     @property
     def mapped(self) -> bool:

@@ -33,86 +33,102 @@ class OutcomeStatus(StrEnum):
 class AttemptIdentity(FrozenModel):
     """Which Airflow attempt reports; empty by hand."""
 
-    dag_id: str | None = None
-    dag_run_id: str | None = None
-    try_number: int | None = None
+    dag_id: str | None = Field(default=None, description="Id of the DAG.")
+    dag_run_id: str | None = Field(default=None, description="Id of the DAG run.")
+    try_number: int | None = Field(default=None, description="Number of Airflow's attempt, from one.")
 
 
 class MappingOutcome(FrozenModel):
     """The item that was run; `plan_fingerprint` is the mapping plan's."""
 
-    mode: Literal["visible", "summary"]
-    plan_fingerprint: FingerprintText
-    backfill_plan_hash: FingerprintText
-    item_index: Count
-    first_chunk_index: Count
-    last_chunk_index: Count
-    chunks_count: Count
-    item_status: Literal["success", "failed"]
+    mode: Literal["visible", "summary"] = Field(description="Mode of the plan.")
+    plan_fingerprint: FingerprintText = Field(description="Fingerprint of the mapping plan.")
+    backfill_plan_hash: FingerprintText = Field(description="Hash of the chunk plan.")
+    item_index: Count = Field(description="Index of the item, from zero.")
+    first_chunk_index: Count = Field(description="First chunk, from one.")
+    last_chunk_index: Count = Field(description="Last chunk, inclusive.")
+    chunks_count: Count = Field(description="Number of chunks.")
+    item_status: Literal["success", "failed"] = Field(
+        description="Whether every chunk of the range is committed."
+    )
 
 
 class ChunkFailure(FrozenModel):
     """One chunk that could not be loaded."""
 
-    chunk_index: Count
-    window: str
-    attempt: Count
-    code: str
-    message: Message
+    chunk_index: Count = Field(description="Index of the chunk, from one.")
+    window: str = Field(description="The chunk's window, for people.")
+    attempt: Count = Field(description="Number of the attempt, from one.")
+    code: str = Field(description="Code of the error.")
+    message: Message = Field(description="What happened.")
 
 
 class BackfillOutcome(FrozenModel):
     """Counters of the run (`selected`, `committed`, `skipped`, `failed`, rows) and of the campaign."""
 
-    run_key: str
-    plan_hash: FingerprintText
-    config_hash: FingerprintText
-    round: Count
-    campaign_status: str
-    operation_status: Literal["success", "failed", "interrupted"]
-    retry_policy: str
-    chunks_total: Count
-    campaign_chunks_committed: Count
-    chunks_selected: Count
-    chunks_committed: Count
-    chunks_skipped_resume: Count
-    chunks_failed: Count
-    rows_extracted: Count
-    rows_loaded: Count
-    bytes_moved: Count
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    verification: dict[str, JsonValue]
-    state_backend: str
-    state_capabilities: dict[str, JsonValue]
-    state_authority: dict[str, JsonValue]
-    state_cache_status: Literal["authoritative", "present_non_authoritative", "unavailable"]
-    mapping: MappingOutcome | None = None
-    failures: Annotated[tuple[ChunkFailure, ...], Field(max_length=MAX_FAILURES_SHOWN)] = ()
+    run_key: str = Field(description="Key of the campaign.")
+    plan_hash: FingerprintText = Field(description="Hash of the chunk plan.")
+    config_hash: FingerprintText = Field(description="Hash of the campaign's meaning.")
+    round: Count = Field(description="Round of the campaign, from one.")
+    campaign_status: str = Field(description="State of the campaign at the end.")
+    operation_status: Literal["success", "failed", "interrupted"] = Field(description="How the run ended.")
+    retry_policy: str = Field(description="Which chunks the run selected.")
+    chunks_total: Count = Field(description="Chunks of the campaign.")
+    campaign_chunks_committed: Count = Field(description="Of them committed, by any run.")
+    chunks_selected: Count = Field(description="Chunks that this run selected.")
+    chunks_committed: Count = Field(description="Of them committed by this run.")
+    chunks_skipped_resume: Count = Field(description="Of them committed before.")
+    chunks_failed: Count = Field(description="Of them failed.")
+    rows_extracted: Count = Field(description="Rows read, as the source counted them.")
+    rows_loaded: Count = Field(description="Rows written, as the target counted them.")
+    bytes_moved: Count = Field(description="Bytes moved.")
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False, description="Duration of the run.")]
+    verification: dict[str, JsonValue] = Field(description="What was compared, and whether it agreed.")
+    state_backend: str = Field(description="Where the ledger lives.")
+    state_capabilities: dict[str, JsonValue] = Field(description="What that ledger can promise.")
+    state_authority: dict[str, JsonValue] = Field(description="Dialect, schema and tables of the ledger.")
+    state_cache_status: Literal["authoritative", "present_non_authoritative", "unavailable"] = Field(
+        description="Whether a local ledger file exists, and what it is worth."
+    )
+    mapping: MappingOutcome | None = Field(
+        default=None, description="The item that was run; none for a whole campaign."
+    )
+    failures: tuple[ChunkFailure, ...] = Field(
+        default=(), max_length=MAX_FAILURES_SHOWN, description="The first chunks that failed."
+    )
 
 
 class OutcomeError(FrozenModel):
     """`dpone.error.v1`."""
 
-    schema_: Literal["dpone.error.v1"] = Field(default="dpone.error.v1", alias="schema")
-    code: str
-    message: Message
-    where: str | None = None
-    next_step: str | None = None
-    fields: dict[str, JsonValue] = {}
+    schema_: Literal["dpone.error.v1"] = Field(
+        default="dpone.error.v1", alias="schema", description="Name and version of this format."
+    )
+    code: str = Field(description="Stable code.")
+    message: Message = Field(description="What happened.")
+    where: str | None = Field(default=None, description="Place: file, line and column, a chunk, a table.")
+    next_step: str | None = Field(default=None, description="What to do now.")
+    fields: dict[str, JsonValue] = Field(default={}, description="Further values that are safe to show.")
 
 
 class RunOutcome(FrozenModel):
     """`dpone.run-outcome.v1`."""
 
-    schema_: Literal["dpone.run-outcome.v1"] = Field(default="dpone.run-outcome.v1", alias="schema")
-    status: OutcomeStatus
-    exit_code: Annotated[int, Field(ge=0, le=255)]
-    process: str | None = None
-    process_digest: FingerprintText | None = None
-    attempt: AttemptIdentity = AttemptIdentity()
-    interval: dict[str, str] = {}
-    backfill: BackfillOutcome | None = None
-    error: OutcomeError | None = None
+    schema_: Literal["dpone.run-outcome.v1"] = Field(
+        default="dpone.run-outcome.v1", alias="schema", description="Name and version of this format."
+    )
+    status: OutcomeStatus = Field(description="Whether the selected work is in the target.")
+    exit_code: Annotated[int, Field(ge=0, le=255, description="Exit code of the command.")]
+    process: str | None = Field(default=None, description="Name of the process.")
+    process_digest: FingerprintText | None = Field(
+        default=None, description="Digest of the compiled process."
+    )
+    attempt: AttemptIdentity = Field(default=AttemptIdentity(), description="Which Airflow attempt reports.")
+    interval: dict[str, str] = Field(default={}, description="Values of the tokens of this run.")
+    backfill: BackfillOutcome | None = Field(
+        default=None, description="Counters of run and campaign; none where no campaign was opened."
+    )
+    error: OutcomeError | None = Field(default=None, description="What ended a failed run.")
 
 
 def parse_outcome(data: bytes) -> RunOutcome:

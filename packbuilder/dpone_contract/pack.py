@@ -35,66 +35,80 @@ class ExecutionBackend(StrEnum):
 class DagProjection(FrozenModel):
     """What Airflow shows of a workload."""
 
-    dag_id: AirflowName
-    description: str | None = None
-    schedule: str | None = None
-    start_date: str | None = None
-    catchup: bool = False
-    max_active_runs: Annotated[int, Field(ge=1)] = 1
-    tags: tuple[str, ...] = ()
-    owner: str | None = None
-    retries: Annotated[int, Field(ge=0)] = 0
-    retry_delay_seconds: Annotated[int, Field(ge=0)] = 60
+    dag_id: AirflowName = Field(description="Id of the DAG.")
+    description: str | None = Field(default=None, description="Shown by Airflow.")
+    schedule: str | None = Field(
+        default=None, description="Preset or cron line; none for a DAG that is started by hand."
+    )
+    start_date: str | None = Field(default=None, description="ISO date or instant.")
+    catchup: bool = Field(default=False, description="Whether missed intervals are run.")
+    max_active_runs: Annotated[int, Field(ge=1)] = Field(default=1, description="DAG runs at once.")
+    tags: tuple[str, ...] = Field(default=(), description="Tags of the DAG.")
+    owner: str | None = Field(default=None, description="Owner of the tasks.")
+    retries: Annotated[int, Field(ge=0)] = Field(default=0, description="Airflow's retries of a task.")
+    retry_delay_seconds: Annotated[int, Field(ge=0)] = Field(default=60, description="Pause before a retry.")
 
 
 class RetryAuthority(FrozenModel):
     """How many Airflow retries the compiler found to be safe, and why."""
 
-    max_retries: Annotated[int, Field(ge=0, le=3)]
-    reason: str
+    max_retries: Annotated[int, Field(ge=0, le=3, description="Most retries that are safe.")]
+    reason: str = Field(description="Why so many.")
 
 
 class Hook(FrozenModel):
     """A command that runs once, before all items or after them."""
 
-    name: AirflowName
-    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    name: AirflowName = Field(description="Id of its task.")
+    command: Annotated[tuple[str, ...], Field(min_length=1, description="Command and arguments.")]
 
 
 class Hooks(FrozenModel):
     """Hooks of a process."""
 
-    pre: tuple[Hook, ...] = ()
-    post: tuple[Hook, ...] = ()
+    pre: tuple[Hook, ...] = Field(default=(), description="Before all items.")
+    post: tuple[Hook, ...] = Field(default=(), description="After all items.")
 
 
 class ProcessPlan(FrozenModel):
     """One process of a pack. Exactly one of `kpo_kwargs` (internal) and `mapped_kpo_kwargs` (mapped) is present."""
 
-    task_id: AirflowName
-    backend: ExecutionBackend
-    process: Process
-    process_digest: FingerprintText
-    mapping: MappingPlan | InternalMapping
-    labels: tuple[ShortText, ...] = ()
-    kpo_kwargs: dict[str, JsonValue] | None = None
-    mapped_kpo_kwargs: dict[str, JsonValue] | None = None
-    hooks: Hooks = Hooks()
-    outlets: tuple[ShortText, ...] = ()
-    retry_authority: RetryAuthority
+    task_id: AirflowName = Field(description="Id of the task.")
+    backend: ExecutionBackend = Field(description="Where the task runs.")
+    process: Process = Field(description="The compiled process.")
+    process_digest: FingerprintText = Field(description="Digest of the process.")
+    mapping: MappingPlan | InternalMapping = Field(description="The mapping plan, or that there is one task.")
+    labels: tuple[ShortText, ...] = Field(
+        default=(), description="What Airflow shows of each item, in the plan's order."
+    )
+    kpo_kwargs: dict[str, JsonValue] | None = Field(
+        default=None, description="Operator's arguments of a single task."
+    )
+    mapped_kpo_kwargs: dict[str, JsonValue] | None = Field(
+        default=None, description="Operator's arguments of mapped tasks."
+    )
+    hooks: Hooks = Field(default=Hooks(), description="Commands before and after.")
+    outlets: tuple[ShortText, ...] = Field(
+        default=(), description="URIs of the assets that a finished load updates."
+    )
+    retry_authority: RetryAuthority = Field(description="How many retries are safe.")
 
 
 class Pack(FrozenModel):
     """`dpone.airflow-pack.v1`."""
 
-    schema_: Literal["dpone.airflow-pack.v1"] = Field(default="dpone.airflow-pack.v1", alias="schema")
-    fingerprint: FingerprintText
-    minimum_provider_version: ShortText
-    release: ShortText
-    deployment: ShortText
-    workload: AirflowName
-    dag: DagProjection
-    processes: Annotated[tuple[ProcessPlan, ...], Field(min_length=1)]
+    schema_: Literal["dpone.airflow-pack.v1"] = Field(
+        default="dpone.airflow-pack.v1", alias="schema", description="Name and version of this format."
+    )
+    fingerprint: FingerprintText = Field(description="Fingerprint of the pack, itself left out.")
+    minimum_provider_version: ShortText = Field(description="Oldest provider that reads it.")
+    release: ShortText = Field(description="Name of the release.")
+    deployment: ShortText = Field(description="Name of the deployment.")
+    workload: AirflowName = Field(description="Name of the workload.")
+    dag: DagProjection = Field(description="What Airflow shows.")
+    processes: Annotated[
+        tuple[ProcessPlan, ...], Field(min_length=1, description="Processes, a task or more each.")
+    ]
 
 
 def seal_pack(pack: Pack) -> Pack:

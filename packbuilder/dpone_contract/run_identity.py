@@ -20,14 +20,16 @@ class RunIdentity(FrozenModel):
     """`dpone.airflow-run-identity.v1`."""
 
     schema_: Literal["dpone.airflow-run-identity.v1"] = Field(
-        default="dpone.airflow-run-identity.v1", alias="schema"
+        default="dpone.airflow-run-identity.v1",
+        alias="schema",
+        description="Name and version of this format.",
     )
-    release: ShortText
-    deployment: ShortText
-    workload: ShortText
-    process: ShortText
-    pack_fingerprint: FingerprintText
-    process_digest: FingerprintText
+    release: ShortText = Field(description="Name of the release.")
+    deployment: ShortText = Field(description="Name of the deployment.")
+    workload: ShortText = Field(description="Name of the workload.")
+    process: ShortText = Field(description="Name of the process.")
+    pack_fingerprint: FingerprintText = Field(description="Fingerprint of the pack.")
+    process_digest: FingerprintText = Field(description="Digest of the compiled process.")
 
 
 def dump_run_identity(identity: RunIdentity) -> str:

@@ -24,12 +24,19 @@ from dpone_contract.errors import DponeError, ExitCode, InternalError, Interrupt
 GROUP = "dpone.commands"
 
 BUILDER_VERBS = {
-    "init": ("dpone_packbuilder.cli_init:init_command", "Write a first catalog and manifest."),
+    "init": (
+        "dpone_packbuilder.cli_init:init_command",
+        "Write a catalog and a manifest, or a further workload.",
+    ),
     "check": (
         "dpone_packbuilder.cli_check:check_command",
         "Check catalog and manifests; opens no connection.",
     ),
     "pack": ("dpone_packbuilder.cli_pack:pack_commands", "Build packs for Airflow, or preview them."),
+    "schema": (
+        "dpone_packbuilder.cli_schema:schema_command",
+        "Print the JSON Schema of a file format, for editors and CI.",
+    ),
     "version": ("dpone_packbuilder.cli_version:version_command", "Show which dpone is installed."),
 }
 """Verb: where it is found, and its line in the help."""

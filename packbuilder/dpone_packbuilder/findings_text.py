@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from enum import StrEnum
-from typing import assert_never
+from typing import Annotated, Literal, assert_never
 
+from pydantic import Field
+
+from dpone_contract.errors import ErrorCode
 from dpone_contract.finding import Finding, Severity
+from dpone_contract.frozen import FrozenModel
+
+
+class ReportedFinding(FrozenModel):
+    """One finding of a report."""
+
+    path: str = Field(description="File, relative to the current folder.")
+    line: Annotated[int, Field(ge=0, description="Line, from one; 0 for the whole file.")]
+    column: Annotated[int, Field(ge=0, description="Column, from one; 0 for the whole file.")]
+    severity: Severity = Field(description="An error blocks publication, a warning does not.")
+    code: ErrorCode = Field(description="Stable code.")
+    message: str = Field(description="What is wrong.")
+    next_step: str = Field(description="What to do.")
+
+
+class CheckReport(FrozenModel):
+    """`dpone.check.v1`: what `dpone check --format json` prints."""
+
+    schema_: Literal["dpone.check.v1"] = Field(
+        default="dpone.check.v1", alias="schema", description="Name and version of this format."
+    )
+    workloads: Annotated[int, Field(ge=0, description="Number of workloads that were read.")]
+    errors: Annotated[int, Field(ge=0, description="Number of errors.")]
+    warnings: Annotated[int, Field(ge=0, description="Number of warnings.")]
+    findings: tuple[ReportedFinding, ...] = Field(description="Findings, ordered by file and line.")
 
 
 class FindingsFormat(StrEnum):
@@ -48,24 +77,13 @@ def summary(findings: tuple[Finding, ...], workloads: int) -> str:
 def findings_document(findings: tuple[Finding, ...], workloads: int) -> dict[str, object]:
     """Give the `dpone.check.v1` document."""
     errors, warnings = _counts(findings)
-    return {
-        "schema": "dpone.check.v1",
-        "workloads": workloads,
-        "errors": errors,
-        "warnings": warnings,
-        "findings": [
-            {
-                "path": finding.path,
-                "line": finding.line,
-                "column": finding.column,
-                "severity": finding.severity.value,
-                "code": finding.code.value,
-                "message": finding.message,
-                "next_step": finding.next_step,
-            }
-            for finding in findings
-        ],
-    }
+    report = CheckReport(
+        workloads=workloads,
+        errors=errors,
+        warnings=warnings,
+        findings=tuple(ReportedFinding(**asdict(finding)) for finding in findings),
+    )
+    return report.to_document()
 
 
 def _annotation(finding: Finding) -> str:

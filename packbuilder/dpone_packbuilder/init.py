@@ -1,4 +1,4 @@
-"""A first project: the texts of a catalog and a manifest that pass every check, with comments that explain them."""
+"""New workloads: the texts of a manifest and of a catalog, or of its next entry, that pass every check, with comments."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpone_contract.errors import UsageError
-from dpone_contract.finding import Severity
+from dpone_contract.finding import Finding, Severity
+from dpone_packbuilder.catalog_text import find_extended_catalog
 from dpone_packbuilder.checks import check_project
-from dpone_packbuilder.project import project_of_texts
+from dpone_packbuilder.editor_schemas import modeline
+from dpone_packbuilder.project import CATALOG_NAMES, project_of_texts, project_with
+from dpone_packbuilder.schemas import SchemaKind
 
-CATALOG_FILE_NAME = "workloads.yaml"
+CATALOG_FILE_NAME = CATALOG_NAMES[0]
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,46 @@ def render_project(first: FirstProject) -> dict[str, str]:
     Errors: UsageError naming the first thing that `dpone check` would find.
     """
     files = {CATALOG_FILE_NAME: _catalog(first), first.manifest_file_name: _manifest(first)}
-    findings = check_project(project_of_texts(files, CATALOG_FILE_NAME))
-    for finding in findings:
-        if finding.severity is Severity.ERROR:
-            raise UsageError(
-                f"with these options the project would not pass its check: {finding.message}",
-                next_step=finding.next_step or None,
-            )
+    _require_no_error(check_project(project_of_texts(files, CATALOG_FILE_NAME)))
     return files
+
+
+@dataclass(frozen=True)
+class NextWorkload:
+    """A further workload of a project: its manifest, the text of its entry, and the catalog with it, if that is safe."""
+
+    manifest: str
+    entry: str
+    catalog: str | None
+
+
+def render_next(next_: FirstProject, catalog: Path, text: str) -> NextWorkload:
+    """Give a further workload of the project whose catalog has this text.
+
+    Errors: UsageError naming a workload of this name, or the first thing that `dpone check` would find.
+    """
+    manifest, entry = _manifest(next_), render_entry(next_)
+    extended = find_extended_catalog(text, entry, next_.name)
+    before = project_with(catalog, {catalog.name: text})
+    if any(workload.name == next_.name for workload in before.workloads):
+        raise UsageError(
+            f"{catalog} has a workload {next_.name} already",
+            next_step="choose another --name, or edit that one",
+        )
+    if (
+        extended is None
+    ):  # what stands in the catalog is mended by hand; the new files are sound for themselves
+        render_project(next_)
+    else:
+        known = set(check_project(before))
+        after = project_with(catalog, {catalog.name: extended, next_.manifest_file_name: manifest})
+        _require_no_error(tuple(found for found in check_project(after) if found not in known))
+    return NextWorkload(manifest, entry, extended)
+
+
+def find_catalog(folder: Path) -> Path | None:
+    """Give the catalog that a folder has; the first where it has two, which `dpone check` refuses."""
+    return next((folder / name for name in CATALOG_NAMES if (folder / name).exists()), None)
 
 
 def require_absent(folder: Path, names: tuple[str, ...]) -> None:
@@ -54,10 +89,19 @@ def require_absent(folder: Path, names: tuple[str, ...]) -> None:
 
     Errors: UsageError naming the file that is there.
     """
-    for name in (*names, "workloads.yml"):
+    for name in names:
         if (folder / name).exists() or (folder / name).is_symlink():
             step = f"edit it and run `dpone check {folder}`, or choose another --name or FOLDER"
             raise UsageError(f"{folder / name} exists already, and init overwrites nothing", next_step=step)
+
+
+def _require_no_error(findings: tuple[Finding, ...]) -> None:
+    for finding in findings:
+        if finding.severity is Severity.ERROR:
+            raise UsageError(
+                f"with these options the project would not pass its check: {finding.message}",
+                next_step=finding.next_step or "see `dpone init --help`",
+            )
 
 
 def _table(text: str, option: str) -> str:
@@ -76,9 +120,16 @@ def _quoted(text: str) -> str:
 
 def _catalog(first: FirstProject) -> str:
     return f"""\
+{modeline(SchemaKind.CATALOG)}\
 # The catalog: which workloads there are, and how Airflow shows and runs each of them.
 # Check it with `dpone check`, compile it with `dpone pack build`.
 workloads:
+{render_entry(first)}"""
+
+
+def render_entry(first: FirstProject) -> str:
+    """Give the text of one workload as it stands in a catalog, indented by two."""
+    return f"""\
   {_quoted(first.name)}:
     manifest: {_quoted(first.manifest_file_name)} # relative to this file
     airflow:
@@ -103,6 +154,7 @@ workloads:
 
 def _manifest(first: FirstProject) -> str:
     return f"""\
+{modeline(SchemaKind.MANIFEST)}\
 # The manifest: what is loaded, and how. No credential stands here: a connection is a name, which a run looks up
 # in DPONE_CONN_<NAME>, then in AIRFLOW_CONN_<NAME>, for example
 #   export DPONE_CONN_SOURCE_DB=postgresql://user:password@host:5432/database

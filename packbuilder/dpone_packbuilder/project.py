@@ -73,6 +73,16 @@ def project_of_texts(texts: Mapping[str, str], catalog: str) -> Project:
     return _read_project(texts[catalog], FilePath(catalog), lambda path: texts[path.name])
 
 
+def project_with(catalog: FilePath, texts: Mapping[str, str]) -> Project:
+    """Read a project as it would be with the texts of some of its files, by name; the others are read from their folder."""
+
+    def read(path: FilePath) -> str | Finding:
+        beside = path.parent == catalog.parent and path.name in texts
+        return texts[path.name] if beside else read_text(path)
+
+    return _read_project(texts[catalog.name], catalog, read)
+
+
 def _read_project(text: str, path: FilePath, read: Callable[[FilePath], str | Finding]) -> Project:
     tree = parse_yaml(text, shown_path(path))
     if (

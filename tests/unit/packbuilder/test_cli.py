@@ -46,7 +46,7 @@ def install(folder: Path, name: str, source: str, *entries: str) -> Path:
 def test_help_lists_verbs_and_exit_codes(capsys):
     assert run_command_line(["--help"]) == ExitCode.DONE
     output = capsys.readouterr().out
-    for verb in ("init", "check", "pack", "version", "run", "backfill"):
+    for verb in ("init", "check", "pack", "schema", "version", "run", "backfill"):
         assert f"\n  {verb} " in output
     assert "  4  verification found a mismatch" in output
 
@@ -169,7 +169,7 @@ def test_a_first_project_can_be_checked_previewed_and_built(tmp_path):
     assert (tmp_path / "packs" / "orders_history" / "airflow-pack.json").exists()
     again = start(tmp_path, "init", "shop")
     assert (again.returncode, again.stdout) == (2, "")
-    assert "shop/workloads.yaml exists already" in again.stderr
+    assert "shop/workloads.yaml has a workload orders_history already" in again.stderr
 
 
 def test_check_gives_2_for_an_error_and_0_for_warnings(tmp_path, capsys):
