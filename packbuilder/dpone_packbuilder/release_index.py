@@ -11,6 +11,7 @@ from dpone_contract.errors import PackInvalidError
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.mapping_plan import FingerprintText
 from dpone_contract.pack import PACK_FILE_NAME, Pack, ShortText
+from dpone_contract.strict_json import parse_plain_json
 from dpone_packbuilder.catalog import WorkloadName
 
 RELEASE_INDEX_FILE_NAME = "release-index.json"
@@ -68,6 +69,7 @@ def parse_release_index(data: bytes) -> ReleaseIndex:
 
     Errors: PackInvalidError when it is malformed, was changed, or names a path that is not its workload's own.
     """
+    _require_plain(data)
     try:
         index = ReleaseIndex.model_validate_json(data)
     except ValidationError as error:
@@ -83,3 +85,15 @@ def _fingerprint(index: ReleaseIndex) -> Fingerprint:
     document = index.to_document()
     del document["fingerprint"]
     return fingerprint_of_bytes(canonical_json_of_plain(document))
+
+
+def _require_plain(data: bytes) -> None:
+    """Require JSON that can be read in one way only: no name twice, no number that is none."""
+    try:
+        parse_plain_json(data)
+    except ValueError as error:
+        raise PackInvalidError(
+            f"the release index is not JSON: {error}",
+            where=RELEASE_INDEX_FILE_NAME,
+            next_step="build the packs again into an empty folder",
+        ) from error

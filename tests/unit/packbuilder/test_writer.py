@@ -2,6 +2,10 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -165,3 +169,27 @@ def test_others_may_read_what_was_written(tmp_path):
     finally:
         os.umask(mask)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    "step, content", [("written", b"old"), ("synced", b"old"), ("replaced", b"new" * 100_000)]
+)
+def test_whoever_is_killed_while_writing_leaves_the_old_file_or_the_new_one(tmp_path, step, content):
+    path = tmp_path / "airflow-pack.json"
+    write_whole(path, b"old")
+    root = Path(__file__).parents[3]
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "tests.unit.packbuilder.killed_write", str(path), step],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "packbuilder")])},
+        stdout=subprocess.PIPE,
+    )
+    with writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"stopped\n"
+        writer.kill()
+    assert writer.returncode == -signal.SIGKILL
+    assert path.read_bytes() == content
+    # What the dead one left behind is in nobody's way.
+    write_whole(path, b"next")
+    assert path.read_bytes() == b"next"
