@@ -134,5 +134,7 @@ def _read_step(value: str | int | None) -> Step:
         )
     step = parse_step(value)
     if step.days is None and step.months is None:
-        raise PlanInvalidError(f"step {value} does not fit date chunks", next_step="use Nd, Nw, Nmo or Ny")
+        raise PlanInvalidError(
+            f"step {value} does not fit date chunks", next_step="use Nd, Nw, Nmo or Ny, or kind: timestamp"
+        )
     return step
