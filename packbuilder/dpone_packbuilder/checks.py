@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from dpone_contract.errors import DponeError, ErrorCode
 from dpone_contract.finding import Finding, Severity
+from dpone_contract.pack import Pack, ProcessPlan
 from dpone_packbuilder.campaign_rules import plan_workload
-from dpone_packbuilder.compiler import compile_pack
+from dpone_packbuilder.compiler import compile_pack, compile_task
 from dpone_packbuilder.execution_rules import check_execution
 from dpone_packbuilder.mapping_planner import PlannedWorkload
 from dpone_packbuilder.policy import execution_place, resolve_execution
@@ -21,15 +22,29 @@ _SPECIFIC = (ErrorCode.MAPPING_PARALLELISM_MULTIPLIER, ErrorCode.MAPPING_STATE_U
 
 @dataclass(frozen=True)
 class Review:
-    """What the checks found, in the order of files and lines, and the plans that they made on the way."""
+    """What the checks found, in the order of files and lines, and what they planned and compiled on the way."""
 
     findings: tuple[Finding, ...]
     planned: tuple[PlannedWorkload, ...]
+    tasks: tuple[ProcessPlan | None, ...]
 
     @property
     def errors(self) -> tuple[Finding, ...]:
         """The findings that block publication."""
         return tuple(found for found in self.findings if found.severity is Severity.ERROR)
+
+    def compile_packs(
+        self, *, release: str, deployment: str, workload: str | None = None
+    ) -> tuple[Pack, ...]:
+        """Give the packs of all workloads, or of one; what the checks have compiled is not compiled again.
+
+        Errors: PackTooLargeError.
+        """
+        return tuple(
+            compile_pack(plan, release=release, deployment=deployment, task=task)
+            for plan, task in zip(self.planned, self.tasks, strict=True)
+            if workload in (None, plan.workload.name)
+        )
 
 
 def check_project(project: Project) -> tuple[Finding, ...]:
@@ -40,15 +55,16 @@ def check_project(project: Project) -> tuple[Finding, ...]:
 def review_project(project: Project) -> Review:
     """Check a project and keep the plans, so that a build does not make them again."""
     findings = list(project.findings)
-    planned = []
+    planned, tasks = [], []
     for workload in project.workloads:
-        plan, found = _review_workload(workload)
+        plan, task, found = _review_workload(workload)
         findings += found
         if plan is not None:
             planned.append(plan)
+            tasks.append(task)
     findings += refuse_shared_dag_ids(project)
     findings += report_overlaps(planned)
-    return Review(tuple(sorted(set(_without_general(findings)), key=_order)), tuple(planned))
+    return Review(tuple(sorted(set(_without_general(findings)), key=_order)), tuple(planned), tuple(tasks))
 
 
 def refuse_shared_dag_ids(project: Project) -> Iterator[Finding]:
@@ -87,18 +103,20 @@ def report_overlaps(planned: list[PlannedWorkload]) -> Iterator[Finding]:
         by_target[sink.connection, str(sink.table)].append(plan)
 
 
-def _review_workload(workload: Workload) -> tuple[PlannedWorkload | None, list[Finding]]:
+def _review_workload(workload: Workload) -> tuple[PlannedWorkload | None, ProcessPlan | None, list[Finding]]:
     if workload.manifest is None:
-        return None, _review_draft(workload)
+        return None, None, _review_draft(workload)
     findings = check_execution(workload) if workload.options is not None else []
     planned, found = plan_workload(workload, workload.manifest)
     findings += found
+    task = None
     if planned is not None:
         try:
-            compile_pack(planned, release="check", deployment="check")
+            task = compile_task(planned)
+            compile_pack(planned, release="check", deployment="check", task=task)
         except DponeError as error:
             findings.append(raised_at(in_manifest(workload, "name"), error))
-    return planned, findings
+    return planned, task, findings
 
 
 def _review_draft(workload: Workload) -> list[Finding]:

@@ -15,7 +15,6 @@ from dpone_contract.errors import ExitCode, UsageError
 from dpone_contract.finding import Severity
 from dpone_contract.pack import Pack
 from dpone_packbuilder.checks import Review, review_project
-from dpone_packbuilder.compiler import compile_pack
 from dpone_packbuilder.findings_text import FindingsFormat, finding_text, render_findings
 from dpone_packbuilder.preview import PreviewFormat, preview_document, preview_rows, render_preview
 from dpone_packbuilder.project import Project, load_project, shown_path
@@ -63,7 +62,7 @@ def build(
         typer.echo("nothing was written", err=True)
         raise typer.Exit(ExitCode.REFUSED)
     _tell_warnings(review)
-    packs = tuple(compile_pack(plan, release=release, deployment=deployment) for plan in review.planned)
+    packs = review.compile_packs(release=release, deployment=deployment)
     written = write_release(out, packs, release=release, deployment=deployment)
     typer.echo(_build_json(written) if form is BuildFormat.JSON else _build_text(written, out))
 
@@ -91,8 +90,7 @@ def preview(
         typer.echo(render_findings(review.findings, len(names), FindingsFormat.TEXT), err=True)
         raise typer.Exit(ExitCode.REFUSED)
     _tell_warnings(review)
-    chosen = [plan for plan in review.planned if workload in (None, plan.workload.name)]
-    packs = [compile_pack(plan, release=release, deployment=deployment) for plan in chosen]
+    packs = review.compile_packs(release=release, deployment=deployment, workload=workload)
     if form is PreviewFormat.JSON:
         document = {"schema": "dpone.previews.v1", "packs": [preview_document(pack) for pack in packs]}
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
@@ -151,7 +149,7 @@ def _build_json(release: WrittenRelease) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def _print_tables(packs: list[Pack]) -> None:
+def _print_tables(packs: tuple[Pack, ...]) -> None:
     # Only a terminal needs it, and its import would cost every other call.
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415

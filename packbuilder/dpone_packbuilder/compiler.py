@@ -15,17 +15,39 @@ MINIMUM_PROVIDER_VERSION = "0.1.0"
 _UNSEALED = "sha256:" + "0" * 64
 
 
-def compile_pack(planned: PlannedWorkload, *, release: str, deployment: str) -> Pack:
-    """Compile a workload that has passed its checks into a sealed pack.
+def compile_pack(
+    planned: PlannedWorkload, *, release: str, deployment: str, task: ProcessPlan | None = None
+) -> Pack:
+    """Compile a workload that has passed its checks into a sealed pack; `task` is what `compile_task` gave for it.
 
     Errors: PackTooLargeError when an item, the process argument or the pack is beyond what Airflow can carry.
     Source: the design, pack and mapping plan.
+    """
+    pack = seal_pack(
+        Pack(
+            fingerprint=_UNSEALED,
+            minimum_provider_version=MINIMUM_PROVIDER_VERSION,
+            release=release,
+            deployment=deployment,
+            workload=planned.workload.name,
+            dag=dag_projection(planned, resolve_execution(planned.workload)),
+            processes=(task or compile_task(planned),),
+        )
+    )
+    dump_pack(pack)
+    return pack
+
+
+def compile_task(planned: PlannedWorkload) -> ProcessPlan:
+    """Compile what does not depend on the release: nearly all of the work.
+
+    Errors: PackTooLargeError when an item or the process argument is beyond what Airflow can carry.
     """
     execution = resolve_execution(planned.workload)
     process = planned.process
     encode_process(process)
     mapped = isinstance(planned.mapping, MappingPlan)
-    plan = ProcessPlan(
+    return ProcessPlan(
         task_id=process.name,
         backend=execution.backend or ExecutionBackend.KUBERNETES,
         process=process,
@@ -37,19 +59,6 @@ def compile_pack(planned: PlannedWorkload, *, release: str, deployment: str) -> 
         outlets=execution.outlets or (),
         retry_authority=retry_authority(process.manifest),
     )
-    pack = seal_pack(
-        Pack(
-            fingerprint=_UNSEALED,
-            minimum_provider_version=MINIMUM_PROVIDER_VERSION,
-            release=release,
-            deployment=deployment,
-            workload=planned.workload.name,
-            dag=dag_projection(planned, execution),
-            processes=(plan,),
-        )
-    )
-    dump_pack(pack)
-    return pack
 
 
 def dag_projection(planned: PlannedWorkload, execution: ExecutionOptions) -> DagProjection:

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 from dpone_packbuilder.checks import review_project
-from dpone_packbuilder.compiler import compile_pack
 from dpone_packbuilder.project import load_project
 from dpone_packbuilder.writer import write_release
 from tests.bench.figures import Figure, median_figure
@@ -69,7 +68,7 @@ def _build(folder: Path, out: Path) -> tuple[float, float]:
     review = review_project(load_project(folder))
     assert not review.errors
     checked = time.perf_counter()
-    packs = tuple(compile_pack(plan, release="bench", deployment="bench") for plan in review.planned)
+    packs = review.compile_packs(release="bench", deployment="bench")
     compiled = time.perf_counter()
     write_release(out, packs, release="bench", deployment="bench")
     assert WORKLOADS == len(packs)

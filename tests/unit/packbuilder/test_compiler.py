@@ -126,3 +126,11 @@ def test_every_process_builds_the_same_bytes_whatever_its_hash_seed(tmp_path, se
         capture_output=True,
     )
     assert (tmp_path / f"out{seed}" / "orders" / "airflow-pack.json").read_bytes() == expected
+
+
+def test_a_review_gives_the_packs_that_its_plans_compile_to(tmp_path):
+    write_project(tmp_path, workloads={"one": workload(), "two": workload(mapping={"mode": "internal"})})
+    review = review_project(load_project(tmp_path))
+    packs = tuple(compile_pack(plan, release="r", deployment="d") for plan in review.planned)
+    assert packs == review.compile_packs(release="r", deployment="d")
+    assert packs[1:] == review.compile_packs(release="r", deployment="d", workload="two")
