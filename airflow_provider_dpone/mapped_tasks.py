@@ -35,5 +35,6 @@ def expand_runtime_task(
     except (AttributeError, TypeError) as error:
         raise MappingUnsupportedError(
             f"the installed Airflow cannot map {operator.__name__}: {error}",
+            where=f"task {static.get('task_id')}",
             next_step="install Airflow 2.10 or newer, or build the workload with mapping.mode internal",
         ) from error

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from dpone_contract.environment import EnvVar
-from dpone_contract.errors import OutcomeInvalidError, OutcomeNotPassedError, RunContextInvalidError
+from dpone_contract.errors import OutcomeInvalidError, OutcomeNotPassedError, RunContextInvalidError, located
 from dpone_contract.mapping_item import MappingItem, parse_item
 from dpone_contract.outcome import (
     AttemptIdentity,
@@ -33,6 +33,11 @@ class ExpectedOutcome:
     attempt: AttemptIdentity
     item: MappingItem | None = None
 
+    def __str__(self) -> str:
+        attempt = self.attempt
+        item = "" if self.item is None else f", mapping item {self.item.item_index}"
+        return f"DAG {attempt.dag_id}, run {attempt.dag_run_id}, try {attempt.try_number}{item}"
+
     @classmethod
     def of_env(cls, env: Mapping[str, str]) -> Self:
         """Read it from the rendered environment that the run is given.
@@ -45,6 +50,7 @@ class ExpectedOutcome:
         if not dag_id or not run_id or not try_number.isdecimal():
             raise RunContextInvalidError(
                 "the task does not know which attempt it is",
+                where=f"{EnvVar.DAG_ID.value}, {EnvVar.DAG_RUN_ID.value}, {EnvVar.TRY_NUMBER.value}",
                 next_step="let Airflow render env_vars before it runs",
             )
         return cls(
@@ -62,6 +68,11 @@ def require_passed(data: bytes | None, expected: ExpectedOutcome, exit_code: int
     Errors: OutcomeInvalidError for a missing, damaged, contradictory or foreign document; OutcomeNotPassedError with
     the run's own error for a failed one.
     """
+    with located(str(expected)):
+        return _passed(data, expected, exit_code)
+
+
+def _passed(data: bytes | None, expected: ExpectedOutcome, exit_code: int | None) -> RunOutcome:
     if not data:
         raise _invalid("the run left no outcome", exit_code)
     try:

@@ -101,6 +101,7 @@ class DponeProcessOperator(BaseOperator):
                 str(
                     OutcomeInvalidError(
                         f"the command {command[0]} could not be started: {error.strerror}",
+                        where=f"task {self.task_id}",
                         next_step="install dpone-runtime into the environment of the Airflow worker",
                     )
                 )

@@ -49,7 +49,10 @@ def build_mapped_envs(base: Mapping[str, str], mapping: MappingPlan) -> list[dic
 
 def _authored_env(value: JsonValue, task_id: str) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise PackInvalidError(f"task {task_id}: env_vars is not a mapping of names to text")
+        raise PackInvalidError(
+            f"task {task_id}: env_vars is not a mapping of names to text",
+            next_step="write env_vars as NAME: text, and build the pack again",
+        )
     found: dict[str, str] = {}
     for name, text in value.items():
         if name in _PROVIDER_OWNED:
@@ -58,7 +61,10 @@ def _authored_env(value: JsonValue, task_id: str) -> dict[str, str]:
                 next_step="remove it from env_vars",
             )
         if not isinstance(text, str) or len(text.encode()) > ENVIRONMENT_VALUE_LIMIT_BYTES:
-            raise PackInvalidError(f"task {task_id}: the variable {name} is no text, or too long")
+            raise PackInvalidError(
+                f"task {task_id}: the variable {name} is no text, or too long",
+                next_step=f"give it a text of at most {ENVIRONMENT_VALUE_LIMIT_BYTES} bytes",
+            )
         found[name] = text
     return found
 

@@ -11,7 +11,7 @@ from airflow_provider_dpone.mapped_tasks import expand_runtime_task
 from airflow_provider_dpone.process_operator import DponeProcessOperator
 from airflow_provider_dpone.task_env import build_mapped_envs, build_task_env
 from airflow_provider_dpone.version_compat import DAG, BaseOperator, TaskGroup
-from dpone_contract.errors import NotSupportedError, RetryAuthorityExceededError
+from dpone_contract.errors import NotSupportedError, RetryAuthorityExceededError, located
 from dpone_contract.mapping_plan import MappingPlan
 from dpone_contract.pack import ExecutionBackend, Pack, ProcessPlan
 from dpone_contract.process import encode_process
@@ -57,9 +57,11 @@ def build_process_tasks(
     if plan.hooks.pre or plan.hooks.post:
         raise NotSupportedError(
             f"task {plan.task_id} has hooks, which this release does not run",
+            where=f"task {plan.task_id}",
             next_step="remove the hooks and build the pack again",
         )
-    operator = operator_class_for(plan.backend)
+    with located(f"task {plan.task_id}"):
+        operator = operator_class_for(plan.backend)
     env = build_task_env(pack, plan)
     outlets = build_outlets(plan.outlets)
     placed: dict[str, Any] = {"dag": dag, "task_group": group} if group is not None else {"dag": dag}
@@ -87,6 +89,7 @@ def _retries(pack: Pack, plan: ProcessPlan, default_args: Mapping[str, Any]) -> 
     if asked > allowed.max_retries:
         raise RetryAuthorityExceededError(
             f"task {plan.task_id} is to be retried {asked} times, but {allowed.max_retries} are safe: {allowed.reason}",
+            where=f"task {plan.task_id}",
             next_step=f"lower retries to {allowed.max_retries}",
         )
     return int(asked)

@@ -6,7 +6,9 @@ Run it with `python docs/generate_errors.py` in an environment that has `dpone_c
 from __future__ import annotations
 
 import inspect
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -25,6 +27,15 @@ _GROUPS: tuple[tuple[str, ModuleType], ...] = (
     ("Everything else", root),
 )
 
+_ENTRY = re.compile(r"(?P<what>.+) Raised: (?P<raised>.+) Retry: (?P<retry>.+) Do: (?P<step>.+)")
+
+_ENDS: Mapping[ExitCode, str] = {
+    ExitCode.CHUNKS_FAILED: "finished with failed chunks",
+    ExitCode.REFUSED: "refused",
+    ExitCode.VERIFICATION_MISMATCH: "verification mismatch",
+    ExitCode.OWNERSHIP_OR_INFRASTRUCTURE: "ownership lost or infrastructure",
+}
+
 _HEAD = """\
 # Errors
 
@@ -40,7 +51,10 @@ error DPONE_BACKFILL_CAMPAIGN_MISSING: the ledger has no campaign orders-2024
 
 With `--format json` the same stands in the outcome's `error`, as a document of schema `dpone.error.v1` with `code`, `message`,
 `where`, `next_step` and `fields`. No error holds a predicate, a row value, a credential or a connection string. Exit codes are
-those of [running.md](running.md#exit-codes).
+those of [running.md](running.md#exit-codes); **retry** says whether the same command, or Airflow's retry of the task, can help.
+
+`at:` is the closest place that is known: a file with line and column, a key, a variable, a table, a connection, a campaign or a
+chunk of it, a task, a mapping item.
 """
 
 
@@ -62,14 +76,16 @@ def render_errors() -> str:
 
 
 def _entry(kind: type[DponeError]) -> str:
-    what, _, advice = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")
-    retry, _, step = " ".join(advice.split()).removeprefix("Retry: ").partition(" Do: ")
-    if not what or not retry or not step:
-        raise ValueError(f"{kind.__name__}: the docstring does not say what happened, `Retry:` and `Do:`")
+    told = _ENTRY.fullmatch(" ".join(inspect.cleandoc(kind.__doc__ or "").split()))
+    if told is None:
+        raise ValueError(
+            f"{kind.__name__}: the docstring is not `What happened. Raised: ... Retry: ... Do: ...`"
+        )
     exit_code = ExitCode(kind.exit_code)
     return (
-        f"### {kind.code.value}\n\n{' '.join(what.split())}\n\n"
-        f"- **Retry**: {retry}\n- **Do**: {step}\n- **Exit code**: {int(exit_code)}\n"
+        f"### {kind.code.value}\n\n{told['what']}\n\n"
+        f"- **Exit code**: {int(exit_code)}, {_ENDS[exit_code]}\n"
+        f"- **Raised**: {told['raised']}\n- **Retry**: {told['retry']}\n- **Do**: {told['step']}\n"
     )
 
 

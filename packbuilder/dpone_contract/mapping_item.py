@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from dpone_contract.canonical import canonical_json_of_plain
+from dpone_contract.environment import EnvVar
 from dpone_contract.errors import MappingItemInvalidError, MappingPlanMismatchError, PackTooLargeError
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.mapping_plan import FingerprintText, MappingPlan, MappingRange
@@ -56,6 +57,7 @@ def dump_item(item: MappingItem) -> str:
     if len(text.encode()) > ITEM_SIZE_LIMIT_BYTES:
         raise PackTooLargeError(
             f"mapping item {item.item_index} is larger than {ITEM_SIZE_LIMIT_BYTES} bytes",
+            where=f"mapping item {item.item_index}",
             next_step="build the pack again with this release",
         )
     return text
@@ -96,16 +98,17 @@ def require_item_of_plan(item: MappingItem, plan: MappingPlan) -> None:
     that the plan does not have.
     """
     if item.backfill_plan_hash != plan.backfill_plan_hash:
-        raise _mismatch("chunk plan", item.backfill_plan_hash, plan.backfill_plan_hash)
+        raise _mismatch(item, "chunk plan", item.backfill_plan_hash, plan.backfill_plan_hash)
     if item.mapping_plan_fingerprint != plan.plan_fingerprint or item.mode != plan.mode:
-        raise _mismatch("mapping plan", item.mapping_plan_fingerprint, plan.plan_fingerprint)
+        raise _mismatch(item, "mapping plan", item.mapping_plan_fingerprint, plan.plan_fingerprint)
     if item.item_index >= plan.items_total or mapping_item(plan, plan.items[item.item_index]) != item:
         raise _invalid(f"the plan has no item {item.item_index} with this range")
 
 
-def _mismatch(what: str, named: str, derived: str) -> MappingPlanMismatchError:
+def _mismatch(item: MappingItem, what: str, named: str, derived: str) -> MappingPlanMismatchError:
     return MappingPlanMismatchError(
         f"the item names another {what} than the process gives",
+        where=f"mapping item {item.item_index}",
         next_step="publish pack and runtime of one release together, and clear the task again",
         named=named,
         derived=derived,
@@ -114,5 +117,7 @@ def _mismatch(what: str, named: str, derived: str) -> MappingPlanMismatchError:
 
 def _invalid(reason: str) -> MappingItemInvalidError:
     return MappingItemInvalidError(
-        f"the mapping item is refused: {reason}", next_step="let the provider write it; do not set it by hand"
+        f"the mapping item is refused: {reason}",
+        where=EnvVar.MAPPING_ITEM.value,
+        next_step="let the provider write it; do not set it by hand",
     )

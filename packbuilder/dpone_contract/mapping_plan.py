@@ -71,6 +71,7 @@ def balanced_ranges(chunks_total: int, items_total: int) -> tuple[MappingRange, 
     if not 1 <= items_total <= chunks_total:
         raise MappingPolicyInvalidError(
             f"{chunks_total} chunks cannot be cut into {items_total} items",
+            where="airflow.mapping.max_items",
             next_step="ask for at least one item and at most one a chunk",
         )
     size, longer = divmod(chunks_total, items_total)
@@ -100,11 +101,14 @@ def build_mapping_plan(
     """
     if policy.mode is MappingMode.INTERNAL:
         raise MappingPolicyInvalidError(
-            "mode internal has no mapping plan", next_step="use mode visible or summary"
+            "mode internal has no mapping plan",
+            where="airflow.mapping.mode",
+            next_step="use mode visible or summary",
         )
     if policy.mode is MappingMode.VISIBLE and chunks_total > policy.limits.max_items:
         raise MappingTaskLimitExceededError(
             f"mode visible needs {chunks_total} tasks, above max_items {policy.limits.max_items}",
+            where="airflow.mapping.max_items",
             next_step="use mode: summary, a larger chunk.step, or raise max_items (at most 200)",
             chunks=chunks_total,
             max_items=policy.limits.max_items,

@@ -96,6 +96,7 @@ def resolve_mapping_policy(*layers: MappingOptions | None) -> MappingPolicy:
     if max_active > max_items:
         raise MappingPolicyInvalidError(
             f"max_active {max_active} is above max_items {max_items}",
+            where="airflow.mapping.max_active",
             next_step=f"lower max_active to {max_items}, or raise max_items",
             field="max_active",
         )
@@ -106,12 +107,16 @@ def resolve_mapping_policy(*layers: MappingOptions | None) -> MappingPolicy:
         and (not isinstance(pool, str) or not pool.strip())
     ):
         raise MappingPoolRequiredError(
-            f"mode {mode.value} needs a pool", next_step="set mapping.pool to its name", field="pool"
+            f"mode {mode.value} needs a pool",
+            where="airflow.mapping.pool",
+            next_step="set mapping.pool to its name",
+            field="pool",
         )
     pool = DEFAULT_POOL if pool is None else pool
     if not isinstance(pool, str) or not _POOL.fullmatch(pool):
         raise MappingPolicyInvalidError(
             f"pool {pool!r} is not an Airflow pool name",
+            where="airflow.mapping.pool",
             next_step="use at most 256 letters, digits, spaces, _ . and -, a letter, digit or _ first",
             field="pool",
         )
@@ -126,7 +131,10 @@ def _read_mode(value: object) -> MappingMode:
     if isinstance(value, str) and value in tuple(MappingMode):
         return MappingMode(value)
     raise MappingPolicyInvalidError(
-        f"mapping.mode {value!r} is not a mode", next_step="use internal, visible or summary", field="mode"
+        f"mapping.mode {value!r} is not a mode",
+        where="airflow.mapping.mode",
+        next_step="use internal, visible or summary",
+        field="mode",
     )
 
 
@@ -137,6 +145,7 @@ def _read_limit(name: str, value: object, default: int, ceiling: int) -> int:
         return value
     raise MappingPolicyInvalidError(
         f"mapping.{name} {value!r} is out of bounds",
+        where=f"airflow.mapping.{name}",
         next_step=f"use a whole number from 1 to {ceiling}",
         field=name,
     )

@@ -132,6 +132,7 @@ def dump_pack(pack: Pack) -> bytes:
     if len(data) > PACK_SIZE_LIMIT_BYTES:
         raise PackTooLargeError(
             f"pack {pack.workload} has {len(data)} bytes, more than {PACK_SIZE_LIMIT_BYTES}",
+            where=f"workload {pack.workload}",
             next_step="split the workload",
         )
     return data

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationError
 
 from dpone_contract.canonical import canonical_json_of_plain
+from dpone_contract.environment import EnvVar
 from dpone_contract.errors import RunContextInvalidError
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.mapping_plan import FingerprintText
@@ -43,17 +44,18 @@ def parse_run_identity(text: str) -> RunIdentity:
     Errors: RunContextInvalidError.
     """
     if len(text.encode("utf-8", "surrogatepass")) > _SIZE_LIMIT_BYTES:
-        raise RunContextInvalidError("the run identity is too large", next_step="let the provider write it")
+        raise _invalid("the run identity is too large")
     try:
         parse_plain_json(text)
     except ValueError as error:
-        raise RunContextInvalidError(
-            "the run identity is not JSON", next_step="let the provider write it"
-        ) from error
+        raise _invalid("the run identity is not JSON") from error
     try:
         return RunIdentity.model_validate_json(text)
     except ValidationError as error:
-        raise RunContextInvalidError(
-            f"the run identity is malformed: {error.errors()[0]['msg']}",
-            next_step="let the provider write it",
-        ) from error
+        raise _invalid(f"the run identity is malformed: {error.errors()[0]['msg']}") from error
+
+
+def _invalid(message: str) -> RunContextInvalidError:
+    return RunContextInvalidError(
+        message, where=EnvVar.RUN_IDENTITY.value, next_step="let the provider write it"
+    )

@@ -167,7 +167,10 @@ def _command_of(name: str, verb: object) -> Any:
         group.name = name
         return group
     if not callable(verb):
-        raise UsageError(f"the verb {name!r} is neither a Typer app nor a function")
+        raise UsageError(
+            f"the verb {name!r} is neither a Typer app nor a function",
+            next_step="ask the package that declares it in the entry-point group dpone.commands",
+        )
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
     function: Callable[..., Any] = verb
     single.command(name)(function)

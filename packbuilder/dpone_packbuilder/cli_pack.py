@@ -114,7 +114,10 @@ def _review(path: Path) -> tuple[Project, Review]:
 def _require_names(**names: str) -> None:
     for option, name in names.items():
         if not 1 <= len(name) <= 250 or not name.isprintable():
-            raise UsageError(f"--{option} is no name: it needs 1 to 250 printable characters")
+            raise UsageError(
+                f"--{option} is no name",
+                next_step="give 1 to 250 printable characters",
+            )
 
 
 def _tell_warnings(review: Review) -> None:

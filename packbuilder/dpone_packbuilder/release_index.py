@@ -73,12 +73,20 @@ def parse_release_index(data: bytes) -> ReleaseIndex:
     try:
         index = ReleaseIndex.model_validate_json(data)
     except ValidationError as error:
-        raise PackInvalidError(f"the release index is malformed: {error.errors()[0]['msg']}") from error
+        raise _invalid(f"is malformed: {error.errors()[0]['msg']}") from error
     if index.fingerprint != _fingerprint(index):
-        raise PackInvalidError("the release index was changed after it was built")
+        raise _invalid("was changed after it was built")
     if any(pack.path != pack_path(pack.workload) for pack in index.packs):
-        raise PackInvalidError("the release index names a path that is not its workload's own")
+        raise _invalid("names a path that is not its workload's own")
     return index
+
+
+def _invalid(problem: str) -> PackInvalidError:
+    return PackInvalidError(
+        f"the release index {problem}",
+        where=RELEASE_INDEX_FILE_NAME,
+        next_step="build the packs again into an empty folder",
+    )
 
 
 def _fingerprint(index: ReleaseIndex) -> Fingerprint:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dpone_contract.errors import CampaignMissingError
+from dpone_contract.errors import CampaignMissingError, located
 from dpone_contract.process import CampaignPlan, Process, plan_campaign
 from dpone_runtime.bootstrap import open_ledger, resolve_connections
 from dpone_runtime.domain.campaign import Campaign
@@ -50,13 +50,19 @@ def campaign_status(
 
 
 def cancel(
-    process: Process, context: RunContext, environ: Mapping[str, str], *, reason: str, by: str | None
+    process: Process,
+    context: RunContext,
+    environ: Mapping[str, str],
+    manifest: str,
+    *,
+    reason: str,
+    by: str | None,
 ) -> str:
     """Ask a campaign to stop; give the line that tells of it.
 
     Errors: CampaignMissingError, CampaignStoppedError.
     """
-    _, ledger, campaign = _found(process, context, environ, "MANIFEST")
+    _, ledger, campaign = _found(process, context, environ, manifest)
     marked = cancel_campaign(ledger, campaign, reason=reason, by=by)
     return f"campaign {marked.run_key}: {marked.status.value}; chunks at work may finish, none begins"
 
@@ -72,7 +78,8 @@ def require_begun(process: Process, context: RunContext, environ: Mapping[str, s
 def _found(
     process: Process, context: RunContext, environ: Mapping[str, str], manifest: str
 ) -> tuple[CampaignPlan, CampaignLedger, Campaign]:
-    planned = plan_campaign(process, context.interval)
+    with located(manifest):
+        planned = plan_campaign(process, context.interval)
     ledger = open_ledger(process.manifest, resolve_connections(process.manifest, environ))
     campaign = ledger.read_campaign(planned.plan.run_key) if ledger.exists() else None
     if campaign is None:

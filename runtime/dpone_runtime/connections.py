@@ -44,7 +44,9 @@ def resolve_connection(name: str, kind: DatabaseType, environ: Mapping[str, str]
                 )
         except (OSError, UnicodeDecodeError) as error:
             raise ConnectionInvalidError(
-                f"the file of connection {name} cannot be read", where=f"{CONNECTIONS_DIR}/{name}"
+                f"the file of connection {name} cannot be read",
+                where=f"{CONNECTIONS_DIR}/{name}",
+                next_step="put a URI into it, as UTF-8 text that this user may read",
             ) from error
     raise ConnectionMissingError(
         f"no connection {name!r} is configured",

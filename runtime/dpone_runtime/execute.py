@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dpone_contract.errors import DponeError, PlanMovedError
+from dpone_contract.errors import DponeError, PlanMovedError, located
 from dpone_contract.manifest import RetryPolicy
 from dpone_contract.mapping_item import require_item_of_plan
 from dpone_contract.outcome import RunOutcome
@@ -34,10 +34,11 @@ _OPENINGS = {
 
 @dataclass(frozen=True)
 class RunOrder:
-    """How a run is asked for. `lane_opener` is named by tests that stop lanes on the way."""
+    """How a run is asked for. `place` is where its process was read; `lane_opener` is named by tests that stop lanes."""
 
     quiet: bool = False
     plan_hash: str | None = None
+    place: str | None = None
     policy: RetryPolicy | None = None
     reason: str | None = None
     lane_opener: str = LANE_OPENER
@@ -52,7 +53,7 @@ class Executed:
     summary: str
 
 
-def plan_and_verify(process: Process, context: RunContext, plan_hash: str | None = None) -> CampaignPlan:
+def plan_and_verify(process: Process, context: RunContext, order: RunOrder) -> CampaignPlan:
     """Plan a process and hold the plan against what the run was told; opens nothing.
 
     Errors: PlanInvalidError, PlanMovedError, RunContextInvalidError, MappingItemInvalidError,
@@ -60,10 +61,12 @@ def plan_and_verify(process: Process, context: RunContext, plan_hash: str | None
     Source: the mapping design, runtime input and plan verification.
     """
     require_process_of_context(process, context)
-    planned = plan_campaign(process, context.interval)
-    if plan_hash is not None and plan_hash != planned.plan_hash:
+    with located(order.place or f"process {process.name}"):
+        planned = plan_campaign(process, context.interval)
+    if order.plan_hash is not None and order.plan_hash != planned.plan_hash:
         raise PlanMovedError(
             f"the plan is {planned.plan_hash}, not the one that was reviewed",
+            where="--plan-hash",
             next_step="review `dpone backfill plan` again and pass its hash",
         )
     if context.item is not None:
@@ -82,7 +85,7 @@ def execute(
 
     Errors: whatever refuses or ends the run before its coordinator came to an end.
     """
-    planned = plan_and_verify(process, context, order.plan_hash)
+    planned = plan_and_verify(process, context, order)
     progress = Progress(planned.plan, elapsed, quiet=order.quiet, terminal=sys.stderr.isatty())
     progress.warn(plan_line(process, planned, context.item))
     prepared = prepare_run(process, planned, resolve_connections(process.manifest, environ))

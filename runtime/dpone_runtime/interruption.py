@@ -56,7 +56,7 @@ class Interruption:
         if not self._cooperative:
             name = signal.Signals(number).name
             raise InterruptedRunError(
-                f"told to stop by {name} before any chunk was at work",
+                f"told to stop by {name} before any chunk was at work; nothing was moved",
                 next_step="run it again when you are ready",
             )
 

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from dpone_contract.errors import ManifestInvalidError, NotSupportedError, PackInvalidError, UsageError
+from dpone_contract.errors import (
+    ManifestInvalidError,
+    NotSupportedError,
+    PackInvalidError,
+    UsageError,
+    located,
+)
 from dpone_contract.manifest import Manifest
 from dpone_contract.manifest_support import unsupported_keys
 from dpone_contract.manifest_text import parse_manifest
@@ -44,7 +50,11 @@ def read_manifest(path: Path) -> Manifest:
             f"{path} is not UTF-8 text (byte {error.start})", where=str(path), next_step="save it as UTF-8"
         ) from error
     except OSError as error:
-        raise ManifestInvalidError(f"{path} cannot be read: {error.strerror}", where=str(path)) from error
+        raise ManifestInvalidError(
+            f"{path} cannot be read: {error.strerror}",
+            where=str(path),
+            next_step="check the path and its permissions",
+        ) from error
     return parse_manifest(text, str(path))
 
 
@@ -65,9 +75,14 @@ def process_of_pack(path: Path, name: str | None, fingerprint: str | None) -> Pr
     Errors: PackInvalidError, also where the pack is not the one that the fingerprint names.
     """
     try:
-        pack = parse_pack(path.read_bytes())
+        with located(str(path)):
+            pack = parse_pack(path.read_bytes())
     except OSError as error:
-        raise PackInvalidError(f"pack {path} cannot be read: {error.strerror}", where=str(path)) from error
+        raise PackInvalidError(
+            f"pack {path} cannot be read: {error.strerror}",
+            where=str(path),
+            next_step="check the path and its permissions",
+        ) from error
     if fingerprint is not None and pack.fingerprint != fingerprint:
         raise PackInvalidError(
             f"pack {path} has fingerprint {pack.fingerprint}, not {fingerprint}",
@@ -78,7 +93,11 @@ def process_of_pack(path: Path, name: str | None, fingerprint: str | None) -> Pr
     if name is None and len(names) == 1:
         return next(iter(names.values()))
     if name not in names:
-        raise UsageError(f"pack {path} has no process {name!r}", next_step=f"name one of: {', '.join(names)}")
+        raise UsageError(
+            f"pack {path} has no process {name!r}",
+            where=str(path),
+            next_step=f"name one of: {', '.join(names)}",
+        )
     return names[name]
 
 
@@ -100,7 +119,9 @@ def _overridden(manifest: Manifest, overrides: Overrides) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         option = str(first["loc"][-1]).replace("_", "-")
-        raise UsageError(f"--{option}: {first['msg']}", next_step="see the command's --help") from error
+        raise UsageError(
+            f"--{option}: {first['msg']}", where=f"--{option}", next_step="see the command's --help"
+        ) from error
     for _, what, way_out in unsupported_keys(changed):
         raise NotSupportedError(f"{what} is not supported yet", where="command line", next_step=way_out)
     return changed

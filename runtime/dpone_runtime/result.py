@@ -52,11 +52,13 @@ def error_of(run: CampaignRun) -> DponeError | None:
     if report.interrupted and report.left:
         return InterruptedRunError(
             f"told to stop: {report.committed} chunks were committed, {report.left} are left",
+            where=f"campaign {run.campaign.run_key}",
             next_step="run it again; committed chunks are skipped",
         )
     if report.left:
         return CampaignStoppedError(
             f"campaign {run.campaign.run_key} is {run.campaign.status.value}: {report.left} chunks were not begun",
+            where=f"campaign {run.campaign.run_key}",
             next_step="if it may go on: dpone backfill resume MANIFEST --reason ...",
         )
     return None

@@ -37,7 +37,9 @@ def read_run_context(environ: Mapping[str, str], flags: IntervalFlags | None = N
     try_number = environ.get(EnvVar.TRY_NUMBER, "")
     if try_number and not (try_number.isascii() and try_number.isdigit()):
         raise RunContextInvalidError(
-            f"{EnvVar.TRY_NUMBER.value} is not a number", next_step="leave it to Airflow"
+            f"{EnvVar.TRY_NUMBER.value} is not a number",
+            where=EnvVar.TRY_NUMBER.value,
+            next_step="leave it to Airflow",
         )
     identity = environ.get(EnvVar.RUN_IDENTITY)
     item = environ.get(EnvVar.MAPPING_ITEM)
@@ -61,15 +63,19 @@ def require_process_of_context(process: Process, context: RunContext) -> None:
     if context.identity is not None and process_digest(process) != context.identity.process_digest:
         raise RunContextInvalidError(
             "the process is not the one that the run identity names",
+            where=EnvVar.RUN_IDENTITY.value,
             next_step="publish pack and runtime of one release together",
         )
     if context.item is not None and not process.mapping.mapped:
         raise MappingItemInvalidError(
-            "a mapping item came with a process of mode internal", next_step="let the provider write both"
+            "a mapping item came with a process of mode internal",
+            where=EnvVar.MAPPING_ITEM.value,
+            next_step="let the provider write both",
         )
     if context.item is None and context.identity is not None and process.mapping.mapped:
         raise MappingItemInvalidError(
             "a mapped process came without its item: it would run the whole campaign in one task",
+            where=EnvVar.MAPPING_ITEM.value,
             next_step="let the provider write the item; use mode internal to run the whole campaign",
         )
 
@@ -107,5 +113,6 @@ def _day(logical_date: str) -> str:
     except ValueError as error:
         raise RunContextInvalidError(
             f"the logical date {logical_date!r} is not an ISO date",
+            where=f"{EnvVar.LOGICAL_DATE.value} or --execution-date",
             next_step="write YYYY-MM-DD or an ISO instant",
         ) from error

@@ -12,10 +12,10 @@ from pathlib import Path
 import typer
 
 from dpone_contract.environment import EnvVar
-from dpone_contract.errors import DponeError, ExitCode, UsageError
+from dpone_contract.errors import DponeError, ExitCode, UsageError, located
 from dpone_contract.manifest import RetryPolicy
 from dpone_contract.outcome import RunOutcome
-from dpone_contract.process import Process, decode_process, plan_campaign
+from dpone_contract.process import CampaignPlan, Process, decode_process, plan_campaign
 from dpone_runtime import campaign_view
 from dpone_runtime.bootstrap import inspect_ends, ledger_ddl, resolve_connections
 from dpone_runtime.command_options import IntervalFlags, OutputFormat, Overrides
@@ -39,15 +39,25 @@ class ProcessPlace:
     process_name: str | None = None
     pack_fingerprint: str | None = None
 
+    @property
+    def shown(self) -> str | None:
+        """The file that it stands in, where there is one."""
+        path = self.manifest or self.pack
+        return None if path is None else str(path)
+
     def load(self) -> Process:
         """Read the process.
 
         Errors: UsageError, ManifestInvalidError, PackInvalidError, RunContextInvalidError.
         """
         if sum(given is not None for given in (self.manifest, self.process, self.pack)) > 1:
-            raise UsageError("name one of MANIFEST, --process and --pack")
+            raise UsageError(
+                "a manifest, --process and --pack name a process each",
+                next_step="name one of MANIFEST, --process and --pack",
+            )
         if self.process is not None:
-            return decode_process(self.process)
+            with located("--process"):
+                return decode_process(self.process)
         if self.pack is not None:
             return process_of_pack(self.pack, self.process_name, self.pack_fingerprint)
         if self.manifest is None:
@@ -59,7 +69,7 @@ def run(
     place: ProcessPlace, interval: IntervalFlags, plan_hash: str | None, form: OutputFormat, *, quiet: bool
 ) -> None:
     """`dpone run`: also what every Airflow task calls."""
-    _run(place.load, interval, RunOrder(quiet=quiet, plan_hash=plan_hash), form)
+    _run(place.load, interval, RunOrder(quiet=quiet, plan_hash=plan_hash, place=place.shown), form)
 
 
 def run_campaign_of(
@@ -72,7 +82,7 @@ def run_campaign_of(
     quiet: bool,
 ) -> None:
     """`dpone backfill run --execute`."""
-    order = RunOrder(quiet=quiet, plan_hash=plan_hash)
+    order = RunOrder(quiet=quiet, plan_hash=plan_hash, place=str(manifest))
     _exit_unless_complete(_run(lambda: process_of_manifest(manifest, overrides), interval, order, form))
 
 
@@ -95,7 +105,13 @@ def resume(
         )
         return process
 
-    order = RunOrder(quiet=quiet, plan_hash=plan_hash, policy=RetryPolicy.NON_COMMITTED, reason=reason)
+    order = RunOrder(
+        quiet=quiet,
+        plan_hash=plan_hash,
+        place=str(manifest),
+        policy=RetryPolicy.NON_COMMITTED,
+        reason=reason,
+    )
     _exit_unless_complete(_run(load, interval, order, form))
 
 
@@ -108,8 +124,7 @@ def show_plan(
     dry_run: bool = False,
 ) -> None:
     """`dpone backfill plan`, and `run` without `--execute`."""
-    process = process_of_manifest(manifest, overrides)
-    planned = plan_campaign(process, read_run_context(os.environ, interval).interval)
+    process, planned = _planned(manifest, overrides, interval)
     if form is OutputFormat.JSON:
         _write_json(plan_document(process, planned))
     else:
@@ -123,11 +138,17 @@ def show_connections(
     manifest: Path, overrides: Overrides, interval: IntervalFlags, form: OutputFormat
 ) -> None:
     """The part of `plan --connect` that opens both ends."""
-    process = process_of_manifest(manifest, overrides)
-    planned = plan_campaign(process, read_run_context(os.environ, interval).interval)
+    process, planned = _planned(manifest, overrides, interval)
     connections = resolve_connections(process.manifest, os.environ)
     for line in inspect_ends(process, planned, connections):
         typer.echo(line, err=form is OutputFormat.JSON)
+
+
+def _planned(manifest: Path, overrides: Overrides, interval: IntervalFlags) -> tuple[Process, CampaignPlan]:
+    process = process_of_manifest(manifest, overrides)
+    context = read_run_context(os.environ, interval)
+    with located(str(manifest)):
+        return process, plan_campaign(process, context.interval)
 
 
 def show_status(manifest: Path, overrides: Overrides, interval: IntervalFlags, form: OutputFormat) -> None:
@@ -147,7 +168,8 @@ def cancel(
     """`dpone backfill cancel`."""
     process = process_of_manifest(manifest, overrides)
     context = read_run_context(os.environ, interval)
-    typer.echo(campaign_view.cancel(process, context, os.environ, reason=reason, by=requested_by))
+    told = campaign_view.cancel(process, context, os.environ, str(manifest), reason=reason, by=requested_by)
+    typer.echo(told)
 
 
 def show_ledger_ddl(manifest: Path) -> None:

@@ -185,8 +185,12 @@ def test_retries_within_the_authority_are_taken(retries):
 @pytest.mark.parametrize("maximum", [0, 1])
 def test_retries_above_the_authority_are_refused(maximum):
     pack = make_pack(processes=(make_process_plan(max_retries=maximum),))
-    with pytest.raises(RetryAuthorityExceededError, match=f"2 times, but {maximum} are safe"):
+    with pytest.raises(RetryAuthorityExceededError, match=f"2 times, but {maximum} are safe") as caught:
         DponeDag(pack)
+    assert ("task flights_history", f"lower retries to {maximum}") == (
+        caught.value.where,
+        caught.value.next_step,
+    )
 
 
 def test_default_args_cannot_go_beyond_the_authority():
@@ -222,8 +226,10 @@ def test_an_airflow_that_cannot_map_is_refused(monkeypatch, error):
         raise error
 
     monkeypatch.setattr(DponeProcessOperator, "partial", cannot)
-    with pytest.raises(MappingUnsupportedError, match="cannot map DponeProcessOperator"):
+    with pytest.raises(MappingUnsupportedError, match="cannot map DponeProcessOperator") as caught:
         DponeDag(make_pack())
+    assert "task flights_history" == caught.value.where
+    assert "install Airflow 2.10 or newer" in (caught.value.next_step or "")
 
 
 def test_start_date_that_is_no_date_is_refused():

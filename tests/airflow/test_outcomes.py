@@ -94,7 +94,8 @@ DAMAGED = {
 def test_missing_and_damaged_evidence_is_a_failure(name, exit_code):
     with pytest.raises(OutcomeInvalidError) as caught:
         require_passed(DAMAGED[name], MAPPED, exit_code)
-    assert "committed chunks will be skipped on retry" in str(caught.value)
+    assert str(MAPPED) == caught.value.where
+    assert "committed chunks will be skipped on retry" in (caught.value.next_step or "")
 
 
 def test_a_signal_is_named():

@@ -163,6 +163,7 @@ def test_a_mistake_is_told_and_nothing_is_moved(history: History, mistake: Mista
     assert (mistake.exit_code, mistake.code) == (told.exit_code, told.error_code), told.output
     assert [] == [words for words in mistake.says if words not in told.stderr], told.stderr
     assert 1 == told.stderr.count("error DPONE_"), told.stderr
+    assert [1, 1] == [told.stderr.count(line) for line in ("\n  at: ", "\n  next: ")], told.stderr
     assert "Traceback" not in told.output
     assert PASSWORD not in told.output + str(told.outcome)
     assert (urlsplit(history.uri).password or "?") not in told.output + str(told.outcome)

@@ -60,7 +60,7 @@ from dpone_contract.errors.mapping import (
     MappingTaskLimitExceededError,
     MappingUnsupportedError,
 )
-from dpone_contract.errors.root import DponeError, InternalError
+from dpone_contract.errors.root import DponeError, InternalError, located
 
 __all__ = [
     "CampaignBusyError",
@@ -111,6 +111,7 @@ __all__ = [
     "TableUnsuitableError",
     "UsageError",
     "error_class",
+    "located",
 ]
 
 

@@ -9,6 +9,8 @@ from dpone_contract.errors.root import DponeError
 class ManifestInvalidError(DponeError):
     """A manifest or catalog is malformed: bad YAML, an unknown, duplicate or misplaced key, a value of the wrong kind.
 
+    Raised: whenever a manifest or catalog is read, before anything is opened.
+
     Retry: no. Do: mend the file at the place given.
     """
 
@@ -17,6 +19,8 @@ class ManifestInvalidError(DponeError):
 
 class NotSupportedError(DponeError):
     """The file asks for something that is part of the contract but that this release cannot do yet.
+
+    Raised: whenever a manifest, catalog or pack is read, and for an override on the command line.
 
     Retry: no. Do: remove the key, or use a release that supports it. Such a key is never ignored.
     """
@@ -27,6 +31,8 @@ class NotSupportedError(DponeError):
 class UsageError(DponeError):
     """A command was called with arguments that do not fit together.
 
+    Raised: before a command does anything.
+
     Retry: no. Do: see the command's --help.
     """
 
@@ -34,9 +40,11 @@ class UsageError(DponeError):
 
 
 class PlanInvalidError(DponeError):
-    """A chunk window cannot be planned: empty, reversed, too many chunks, or a kind or step that does not fit.
+    """A campaign cannot be planned: the window is empty or too long, or kind, step, zone, token or name do not fit.
 
-    Retry: no. Do: mend `backfill.chunk` as the message says.
+    Raised: by `check`, by `pack build`, and by every run before it connects.
+
+    Retry: no. Do: mend `backfill.chunk`, or `backfill_id`, as the message says.
     """
 
     code = ErrorCode.BACKFILL_PLAN_INVALID
@@ -44,6 +52,8 @@ class PlanInvalidError(DponeError):
 
 class PlanMovedError(DponeError):
     """The plan is not the one that was reviewed.
+
+    Raised: by a run with `--plan-hash`, before it connects.
 
     Retry: no. Do: review `dpone backfill plan` again and pass its new hash.
     """

@@ -7,7 +7,9 @@ from dpone_contract.errors.root import DponeError
 
 
 class CampaignBusyError(DponeError):
-    """Another run holds this campaign.
+    """Another run holds this campaign, or the locks that opening it takes.
+
+    Raised: while a run opens its campaign; it has moved nothing.
 
     Retry: yes, when that run has ended. Do: wait for it, or end it; nothing needs to be deleted.
     """
@@ -19,6 +21,8 @@ class CampaignBusyError(DponeError):
 class CampaignDriftError(DponeError):
     """A campaign of this key exists with another plan, configuration, source or target.
 
+    Raised: while a run opens its campaign; it has moved nothing.
+
     Retry: no. Do: restore what changed, or begin a new campaign under another `backfill_id`.
     """
 
@@ -27,6 +31,8 @@ class CampaignDriftError(DponeError):
 
 class CampaignLeaseLostError(DponeError):
     """The run lost the session that marked it as this campaign's only coordinator.
+
+    Raised: by a run of mode internal, which looks every 30 seconds; it ends its lanes and releases their chunks.
 
     Retry: safe. Do: run it again; if it repeats, look for a proxy or a timeout that ends idle sessions.
     """
@@ -38,6 +44,8 @@ class CampaignLeaseLostError(DponeError):
 class CampaignMissingError(DponeError):
     """The ledger knows no campaign of this key.
 
+    Raised: by `backfill status`, `resume` and `cancel`.
+
     Retry: no. Do: begin it with `dpone backfill run MANIFEST --execute`, or check the manifest, the window and the ledger's schema.
     """
 
@@ -45,7 +53,9 @@ class CampaignMissingError(DponeError):
 
 
 class CampaignStoppedError(DponeError):
-    """The campaign was cancelled, halted or closed, so no further chunk begins.
+    """The campaign was cancelled, halted or closed, so no further chunk begins; or it is over, so nothing can be cancelled.
+
+    Raised: while a run opens its campaign, before it claims a chunk, and by `backfill cancel`.
 
     Retry: no. Do: `dpone backfill resume MANIFEST --reason ...` where it may go on.
     """
@@ -54,7 +64,9 @@ class CampaignStoppedError(DponeError):
 
 
 class ChunkBusyError(DponeError):
-    """Chunks of the selection are still held by another run after the longest useful wait.
+    """Chunks of the selection, or the ledger's own locks, were held by others for longer than it is useful to wait.
+
+    Raised: by a run that has loaded whatever was free and waited for the rest, or that waits for the ledger itself.
 
     Retry: yes. Do: see which runs are alive; a dead one frees its chunk within two minutes by itself.
     """
@@ -66,6 +78,8 @@ class ChunkBusyError(DponeError):
 class ChunkFailedError(DponeError):
     """A chunk could not be loaded; none of its rows are in the target.
 
+    Raised: by a lane while it loads a chunk; the run lets chunks at work finish and begins no other.
+
     Retry: helps once the cause is mended. Do: read the cause, mend it, run the campaign again; committed chunks are skipped.
     """
 
@@ -75,6 +89,8 @@ class ChunkFailedError(DponeError):
 
 class ChunkLeaseLostError(DponeError):
     """Another attempt owns the chunk now, or its campaign was closed; this attempt recorded neither rows nor status.
+
+    Raised: by a lane before and at its COMMIT, and by the coordinator when it renews a lease.
 
     Retry: safe, the ledger decides. Do: nothing, unless it repeats; then two schedulers run the same load.
     """
@@ -86,6 +102,8 @@ class ChunkLeaseLostError(DponeError):
 class LaneLostError(DponeError):
     """A lane's process ended or fell silent, and its chunk was not committed.
 
+    Raised: by the coordinator, once the chunk's row says that nothing was committed.
+
     Retry: safe. Do: look for an out-of-memory kill or an eviction at that time.
     """
 
@@ -96,6 +114,8 @@ class LaneLostError(DponeError):
 class OverlapError(DponeError):
     """Another unfinished campaign covers part of the same window of the same target.
 
+    Raised: while a run opens its campaign; by `check`, as a warning, for workloads of one catalog.
+
     Retry: no. Do: finish the other campaign, or cancel it with `dpone backfill cancel`, then run this one.
     """
 
@@ -104,6 +124,8 @@ class OverlapError(DponeError):
 
 class NullsFoundError(DponeError):
     """The source holds rows whose chunk column is NULL: no chunk would load them.
+
+    Raised: before a campaign begins, if `chunk.nulls` is `fail`.
 
     Retry: no. Do: mend the rows, or set `chunk.nulls: ignore` to leave them behind knowingly.
     """
@@ -114,6 +136,8 @@ class NullsFoundError(DponeError):
 class RowsDifferError(DponeError):
     """Source and target counted different numbers of rows for one chunk; the chunk was rolled back.
 
+    Raised: by a lane before its COMMIT, if `verify` is `strict`.
+
     Retry: rarely helps. Do: look for triggers or rules on the target that drop or add rows.
     """
 
@@ -123,6 +147,8 @@ class RowsDifferError(DponeError):
 
 class InterruptedRunError(DponeError):
     """The run was told to stop (Ctrl-C or SIGTERM): running chunks had a bounded grace, what was not started is released.
+
+    Raised: by a run, or any other command, that was asked to stop.
 
     Retry: safe. Do: run or clear it again; committed chunks are skipped.
     """

@@ -9,6 +9,8 @@ from dpone_contract.errors.root import DponeError
 class PackInvalidError(DponeError):
     """A pack is not what its fingerprint says, is newer than this reader, or is no pack at all.
 
+    Raised: when Airflow parses a DAG file, and by `dpone run --pack`.
+
     Retry: no. Do: build it again with `dpone pack build` and publish the file unchanged.
     """
 
@@ -17,6 +19,8 @@ class PackInvalidError(DponeError):
 
 class PackTooLargeError(DponeError):
     """A pack, a process argument or a mapping item is larger than what Airflow and a pod can carry.
+
+    Raised: by `check` and `pack build`.
 
     Retry: no. Do: lower `max_items`, or split the workload.
     """
@@ -27,6 +31,8 @@ class PackTooLargeError(DponeError):
 class RunContextInvalidError(DponeError):
     """The environment or the process argument of a run is malformed or contradicts itself.
 
+    Raised: by a run before it reads a manifest or connects.
+
     Retry: no. Do: let the provider set these variables; do not set them by hand.
     """
 
@@ -35,6 +41,8 @@ class RunContextInvalidError(DponeError):
 
 class OutcomeInvalidError(DponeError):
     """A run ended without the document that says how, or with one of another plan, item or attempt.
+
+    Raised: by the Airflow task, after its run has ended.
 
     Retry: safe; committed chunks are skipped. Do: read the run's own log above for what ended it.
     """
@@ -46,6 +54,8 @@ class OutcomeInvalidError(DponeError):
 class OutcomeNotPassedError(DponeError):
     """A run reported that it did not load its chunks.
 
+    Raised: by the Airflow task, after its run has ended.
+
     Retry: safe; committed chunks are skipped. Do: read the first failed chunk's error, mend its cause, clear the task.
     """
 
@@ -55,6 +65,8 @@ class OutcomeNotPassedError(DponeError):
 
 class RetryAuthorityExceededError(DponeError):
     """A DAG asks for more Airflow retries than the compiler found to be safe for its load.
+
+    Raised: by `check` and `pack build`, and when Airflow parses the DAG file.
 
     Retry: no. Do: lower `retries` to the number given in the pack.
     """

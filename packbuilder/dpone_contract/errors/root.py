@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from dpone_contract.errors.codes import ErrorCode, ExitCode
@@ -46,8 +48,23 @@ class DponeError(Exception):
         }
 
 
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Give the errors that leave the block a place, unless they name a closer one themselves.
+
+    For a boundary that knows the file or table which the code inside it was never told.
+    """
+    try:
+        yield
+    except DponeError as error:
+        error.where = error.where or where
+        raise
+
+
 class InternalError(DponeError):
     """dpone itself failed in a way it does not know.
+
+    Raised: at the end of a command, with a traceback, for whatever nobody has foreseen.
 
     Retry: safe for data; the ledger decides. Do: report it with the log.
     """

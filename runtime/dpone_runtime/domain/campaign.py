@@ -154,6 +154,7 @@ def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
         if stored != planned:
             raise CampaignDriftError(
                 f"the {what} of campaign {found.run_key} has changed since it began",
+                where=f"campaign {found.run_key}",
                 next_step=out,
                 run_key=found.run_key,
                 stored=stored,
@@ -167,6 +168,7 @@ def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
             raise CampaignDriftError(
                 f"the {side} table {table.name} is not the one that campaign {found.run_key} began with "
                 "(it was recreated, or the connection leads elsewhere)",
+                where=f"{side}.table {table.name}",
                 next_step=out,
                 run_key=found.run_key,
             )
@@ -181,6 +183,7 @@ def require_open(campaign: Campaign) -> None:
         why = f" ({campaign.reason})" if campaign.reason else ""
         raise CampaignStoppedError(
             f"campaign {campaign.run_key} is {campaign.status.value}{why}: no chunk begins",
+            where=f"campaign {campaign.run_key}",
             next_step="if it may go on: dpone backfill resume MANIFEST --reason ...",
             run_key=campaign.run_key,
         )

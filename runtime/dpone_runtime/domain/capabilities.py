@@ -38,5 +38,6 @@ def require_mapped_execution(capabilities: StateCapabilities) -> None:
     if missing:
         raise MappingStateUnsupportedError(
             f"the {capabilities.dialect} ledger lacks {', '.join(missing)}",
+            where="sink.strategy.backfill.state",
             next_step="use state.backend: audit_schema on a Postgres or SQL Server sink, or mode internal",
         )

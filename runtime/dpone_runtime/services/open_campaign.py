@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dpone_contract.errors import CampaignStoppedError, OverlapError
+from dpone_contract.errors import CampaignBusyError, CampaignStoppedError, OverlapError
 from dpone_runtime.domain.campaign import (
     Campaign,
     CampaignStatus,
@@ -51,7 +51,8 @@ def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | Non
     A campaign that is open already is only compared, without a lock: items do not wait for one another. A complete
     one begins a new round where its window is templated, else there is nothing to do.
 
-    Errors: CampaignDriftError, CampaignStoppedError, OverlapError, MappingCampaignBusyError.
+    Errors: CampaignDriftError, CampaignStoppedError, OverlapError; CampaignBusyError where the locks are not free, or
+    others change the campaign all the time.
     Source: the design, ledger (campaigns, rounds).
     """
     found = ledger.read_campaign(wanted.run_key)
@@ -69,8 +70,11 @@ def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | Non
             return _open(ledger, wanted, reason)
         except StaleRevisionError:
             continue
-    raise CampaignStoppedError(
-        f"campaign {wanted.run_key} keeps changing while it is being opened", next_step="run it again"
+    raise CampaignBusyError(
+        f"campaign {wanted.run_key} keeps changing while it is being opened",
+        where=f"campaign {wanted.run_key}",
+        next_step="run it again",
+        run_key=wanted.run_key,
     )
 
 
@@ -181,7 +185,11 @@ def cancel_campaign(ledger: CampaignLedger, campaign: Campaign, *, reason: str, 
         current = view.campaign
         if current is None or current.over:
             state = current.status.value if current else "missing"
-            raise CampaignStoppedError(f"campaign {campaign.run_key} is {state}; there is nothing to cancel")
+            raise CampaignStoppedError(
+                f"campaign {campaign.run_key} is {state}; there is nothing to cancel",
+                where=f"campaign {campaign.run_key}",
+                next_step="nothing; `dpone backfill status MANIFEST` shows how it ended",
+            )
         if current.status is CampaignStatus.CANCEL_REQUESTED:
             return None
         asked = moved(current, CampaignStatus.CANCEL_REQUESTED, reason=reason, by=by)

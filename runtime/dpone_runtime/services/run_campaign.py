@@ -89,7 +89,9 @@ def _opened(ledger: CampaignLedger, wanted: Campaign, selection: Selection) -> O
     except CampaignBusyError as error:
         if not selection.mapped:
             raise
-        raise MappingCampaignBusyError(error.message, next_step=error.next_step) from error
+        raise MappingCampaignBusyError(
+            error.message, where=error.where, next_step=error.next_step, run_key=wanted.run_key
+        ) from error
 
 
 def _fence(

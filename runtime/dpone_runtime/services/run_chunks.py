@@ -37,6 +37,8 @@ LANE_END_GRACE = timedelta(seconds=3)
 STOP_GRACE = timedelta(seconds=15)
 MAX_LANES_LOST = 3
 _HOLDER_LOOKS = 20
+_AGAIN = "run it again; committed chunks are skipped"
+_LOOK_FOR_A_KILL = "look for an out-of-memory kill or an eviction at this time, then run it again"
 
 
 class Clock(Protocol):
@@ -170,6 +172,7 @@ class Coordinator:
             raise ChunkBusyError(
                 f"{len(self._busy)} chunks are still held by other runs after {BUSY_WAIT.seconds} s, "
                 f"the first is chunk {self._busy[0]}",
+                where=f"campaign {self._plan.run_key}, chunk {self._busy[0]}",
                 next_step="see with `dpone backfill status MANIFEST` who is at work, then run this again",
                 chunk_index=self._busy[0],
             )
@@ -216,7 +219,10 @@ class Coordinator:
                 case RenewalVerdict.LOST:
                     self._lanes.end((lane,), LANE_END_GRACE)
                     self._ended(
-                        lane, ChunkLeaseLostError("the lease lapsed or another attempt took the chunk")
+                        lane,
+                        ChunkLeaseLostError(
+                            "the lease lapsed or another attempt took the chunk", next_step=_AGAIN
+                        ),
                     )
                     self._replace_lane()
         if self._fence is not None and now - self._fence_checked_at >= RENEW_EVERY:
@@ -224,6 +230,7 @@ class Coordinator:
             if not self._fence.held():
                 raise CampaignLeaseLostError(
                     f"the session lock of campaign {self._plan.run_key} is gone",
+                    where=f"campaign {self._plan.run_key}",
                     next_step="run it again; if it repeats, look for a proxy or a timeout that ends idle sessions",
                 )
 
@@ -255,7 +262,7 @@ class Coordinator:
                 self._put_back(record.chunk_index, ClaimVerdict.BUSY)
             case LaneEventKind.COMMIT_UNKNOWN:
                 self._claims.end_holders(record)
-                self._read_back(record, LaneLostError("the answer to COMMIT was lost"))
+                self._read_back(record, LaneLostError("the answer to COMMIT was lost", next_step=_AGAIN))
             case _:
                 self._fail(record, event)
 
@@ -275,10 +282,13 @@ class Coordinator:
         self._forget(event.lane)
         self._lanes_lost += 1
         if event.lane in self._active:
-            self._ended(event.lane, LaneLostError(f"the lane's process ended ({event.message})"))
+            reason = LaneLostError(f"the lane's process ended ({event.message})", next_step=_LOOK_FOR_A_KILL)
+            self._ended(event.lane, reason)
         if was_opening or self._lanes_lost > MAX_LANES_LOST:
             raise LaneLostError(
-                f"lanes keep ending: {event.message}", next_step="look for an out-of-memory kill at this time"
+                f"lanes keep ending: {event.message}",
+                where=f"campaign {self._plan.run_key}",
+                next_step=_LOOK_FOR_A_KILL,
             )
         self._replace_lane()
 
@@ -321,7 +331,8 @@ class Coordinator:
             kind = (
                 LaneEventKind.LEASE_LOST if isinstance(reason, ChunkLeaseLostError) else LaneEventKind.FAILED
             )
-            self._fail(record, LaneEvent(LaneId(0), kind, code=reason.code.value, message=reason.message))
+            code, message, next_step = reason.code.value, reason.message, reason.next_step
+            self._fail(record, LaneEvent(LaneId(0), kind, code=code, message=message, next_step=next_step))
 
     def _count(self, record: ChunkRecord, extracted: int, loaded: int, bytes_moved: int) -> None:
         self.report.committed += 1
@@ -341,7 +352,7 @@ class Coordinator:
                 return
             if event.kind is not LaneEventKind.LEASE_LOST:
                 message = f"another attempt owns the chunk now; this one ended with: {message}"
-            code, next_step = ChunkLeaseLostError.code.value, "run it again; committed chunks are skipped"
+            code, next_step = ChunkLeaseLostError.code.value, _AGAIN
         self._blocked = True
         infrastructure = error_class(code).exit_code is ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
         failure = Failure(record.chunk_index, record.attempt, code, message, next_step, infrastructure)
@@ -354,7 +365,7 @@ class Coordinator:
         lanes = tuple(self._active)
         self._lanes.end(lanes, LANE_END_GRACE)
         for lane in lanes:
-            self._ended(lane, InterruptedRunError("the run was told to stop"))
+            self._ended(lane, InterruptedRunError("the run was told to stop", next_step=_AGAIN))
 
     def _end_everything(self) -> None:
         """Leave no lane, and no claim that nobody works on, however the run ends."""

@@ -52,7 +52,7 @@ def test_every_published_code_exists(code):
 def test_a_class_is_its_own_catalogue_entry(kind):
     happened, _, advice = (kind.__doc__ or "").partition("\n\n")
     assert re.fullmatch(r"[A-Z`d].*[.]", happened, re.DOTALL)
-    assert re.fullmatch(r"Retry: .+[.] Do: .+[.].*", " ".join(advice.split()))
+    assert re.fullmatch(r"Raised: .+[.] Retry: .+[.] Do: .+[.].*", " ".join(advice.split()))
 
 
 @pytest.mark.parametrize("kind", CONCRETE, ids=lambda kind: kind.__name__)

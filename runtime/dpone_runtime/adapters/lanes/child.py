@@ -98,7 +98,7 @@ def _open(frame: Frame) -> ChunkLoader:
     module, _, name = str(frame.get("opener")).partition(":")
     bootstrap = frame.get("bootstrap")
     if not isinstance(bootstrap, dict):
-        raise InternalError("the lane was given no bootstrap")
+        raise InternalError("the lane was given no bootstrap", next_step="report it with the log")
     opener: Opener = getattr(importlib.import_module(module), name)
     return opener(bootstrap)
 

@@ -176,7 +176,9 @@ def encode_frame_or_refuse(frame: Frame) -> bytes:
     try:
         return encode_frame(frame)
     except FrameError as error:
-        raise InternalError(f"the lanes' bootstrap is not plain data: {error}") from error
+        raise InternalError(
+            f"the lanes' bootstrap is not plain data: {error}", next_step="report it with the log"
+        ) from error
 
 
 def _event(lane_id: LaneId, kind: LaneEventKind, frame: Frame) -> LaneEvent:

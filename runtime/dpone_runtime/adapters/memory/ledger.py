@@ -172,7 +172,12 @@ class MemoryLedger:
     def fence(self, run_key: RunKey) -> Iterator[MemoryFence]:
         with self._lock:
             if run_key in self.fences:
-                raise CampaignBusyError(f"campaign {run_key} is held by another run", run_key=run_key)
+                raise CampaignBusyError(
+                    f"campaign {run_key} is held by another run",
+                    where=f"campaign {run_key}",
+                    next_step="wait until that run has ended",
+                    run_key=run_key,
+                )
             fence = self.fences[run_key] = MemoryFence()
         try:
             yield fence
@@ -210,7 +215,11 @@ class MemoryLedger:
                 or campaign.round != request.round
                 or campaign.status is CampaignStatus.CLOSED
             ):
-                raise ChunkLeaseLostError("another attempt owns the chunk now, or its campaign was closed")
+                raise ChunkLeaseLostError(
+                    "another attempt owns the chunk now, or its campaign was closed",
+                    where=f"campaign {request.run_key}, chunk {request.chunk.index}",
+                    next_step="run it again; committed chunks are skipped",
+                )
             row = replace(
                 found,
                 status=ChunkStatus.COMMITTED,

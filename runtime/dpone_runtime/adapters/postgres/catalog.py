@@ -50,7 +50,7 @@ def catalog_queries() -> Queries:
 def find_table(connection: PgConnection, table: TableName) -> PgTable | None:
     """Describe a table, or give None where there is none of this name."""
     queries = catalog_queries()
-    with translated(f"reading the catalog about {table}"):
+    with translated(f"reading the catalog about {table}", f"table {table}"):
         found, server = run_batch(
             connection,
             (
@@ -77,7 +77,7 @@ def require_table(connection: PgConnection, table: TableName, side: str) -> PgTa
     found = find_table(connection, table)
     if found is None:
         statement = catalog_queries().statement("relation_names", schema=table.schema_, name=table.name)
-        with translated(f"reading the catalog about {table}"):
+        with translated(f"reading the catalog about {table}", f"table {table}"):
             near = [str(row[0]) for row in run_batch(connection, (statement,))[0].fetchall()]
         hint = f"there is {', '.join(near[:5])}" if near else "check schema, name and this user's privileges"
         raise TableMissingError(
@@ -87,7 +87,9 @@ def require_table(connection: PgConnection, table: TableName, side: str) -> PgTa
         )
     if not found.may_read:
         raise DatabaseFailedError(
-            f"this user may not read {side} table {table}", next_step=f"GRANT SELECT ON {quoted_table(table)}"
+            f"this user may not read {side} table {table}",
+            where=f"{side}.table",
+            next_step=f"GRANT SELECT ON {quoted_table(table)}",
         )
     return found
 
@@ -100,17 +102,21 @@ def require_target_kind(found: PgTable) -> None:
     name = found.shape.identity.name
     if found.kind not in ("r", "p"):
         raise TableUnsuitableError(
-            f"target {name} is {_KINDS.get(found.kind, 'no table')}", next_step="load into an ordinary table"
+            f"target {name} is {_KINDS.get(found.kind, 'no table')}",
+            where="sink.table",
+            next_step="load into an ordinary table",
         )
     if found.persistence != "p":
         what = "unlogged" if found.persistence == "u" else "temporary"
         raise TableUnsuitableError(
             f"target {name} is {what}: a crash would empty it while the ledger says committed",
+            where="sink.table",
             next_step=f"ALTER TABLE {name} SET LOGGED",
         )
     if not found.may_write:
         raise DatabaseFailedError(
             f"this user may not write target table {name}",
+            where="sink.table",
             next_step=f"GRANT SELECT, INSERT, DELETE ON {name}",
         )
 
@@ -118,7 +124,8 @@ def require_target_kind(found: PgTable) -> None:
 def has_leading_index(connection: PgConnection, table: PgTable, column: str) -> bool:
     """Whether some index of a table begins with a column; views have none."""
     statement = catalog_queries().statement("leading_index", relation=table.relation, column=column)
-    with translated(f"reading the catalog about {table.shape.identity.name}"):
+    name = table.shape.identity.name
+    with translated(f"reading the catalog about {name}", f"table {name}"):
         found = run_batch(connection, (statement,))[0].fetchone()
     return found is not None and bool(found[0])
 
@@ -150,6 +157,7 @@ def matched_columns(source: TableShape, target: TableShape) -> tuple[str, ...]:
     if problems:
         raise ColumnsDifferError(
             f"{source.identity.name} does not fit {target.identity.name}: {'; '.join(problems)}",
+            where=f"sink.table {target.identity.name}",
             next_step="alter the target, or load from a view that casts these columns",
         )
     return tuple(names)
@@ -182,12 +190,17 @@ def create_target_statements(
     """
     for name in unique_key:
         if source.column(name) is None:
-            raise ColumnsDifferError(f"unique_key column {name!r} is not in {source.identity.name}")
+            raise ColumnsDifferError(
+                f"unique_key column {name!r} is not in {source.identity.name}",
+                where="sink.strategy.unique_key",
+                next_step="name columns of the source in unique_key; case matters",
+            )
     lines = []
     for column in source.columns:
         if not column.builtin:
             raise ColumnsDifferError(
                 f"{column.name} has the user-defined type {column.type}; the target cannot be created from it",
+                where=f"source.table {source.identity.name}",
                 next_step="create the target yourself",
             )
         required = not column.nullable or column.name in unique_key
@@ -213,7 +226,7 @@ def create_target(connection: PgConnection, target: TableName, statements: tuple
     Errors: DatabaseFailedError, TableMissingError.
     """
     queries = Queries(load_blocks(__package__, "schema.sql"), ledger_tables("public"))
-    with translated(f"creating {target}"), connection.transaction():
+    with translated(f"creating {target}", f"table {target}"), connection.transaction():
         run_batch(connection, (queries.statement("ddl_lock", lock=lock_key("ddl")),))
         if find_table(connection, target) is None:
             schema = connection.execute(

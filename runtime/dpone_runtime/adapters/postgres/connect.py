@@ -83,42 +83,59 @@ def session_settings(connection: PgConnection, lock_wait_ms: int, idle_ms: int) 
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Turn the driver's exceptions inside the block into ours."""
+def translated(doing: str, where: str | None = None) -> Iterator[None]:
+    """Turn the driver's exceptions inside the block into ours, which then name the place."""
     try:
         yield
     except psycopg.Error as error:
-        raise translate(error, doing) from error
+        raise translate(error, doing, where) from error
 
 
-def translate(error: psycopg.Error, doing: str) -> DponeError:
+def translate(error: psycopg.Error, doing: str, where: str | None = None) -> DponeError:
     """Give our error for one of the driver's: the server's message and SQLSTATE, never a value or a statement."""
     state = error.sqlstate
     if state is None:
         return DatabaseFailedError(
             f"the connection broke while {doing}: {_reason(error)}",
+            where=where,
             next_step="run it again; committed chunks are skipped",
         )
     text = f"{safe_message(error)} (SQLSTATE {state}) while {doing}"
     if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
-        return TableMissingError(text, next_step="check schema and name in the manifest; case matters")
+        return TableMissingError(
+            text, where=where, next_step="check schema and name in the manifest; case matters"
+        )
     if isinstance(error, errors.InsufficientPrivilege):
         return DatabaseFailedError(
-            text, next_step="grant what the message names to this user", sqlstate=state
+            text, where=where, next_step="grant what the message names to this user", sqlstate=state
         )
     if state[:2] in ("22", "23", "44", "P0"):
         return ChunkFailedError(
-            text, next_step="mend the rows or the constraint, then run it again; committed chunks are skipped"
+            text,
+            where=where,
+            next_step="mend the rows or the constraint, then run it again; committed chunks are skipped",
         )
-    return DatabaseFailedError(text, next_step="run it again; committed chunks are skipped", sqlstate=state)
+    return DatabaseFailedError(
+        text, where=where, next_step="run it again; committed chunks are skipped", sqlstate=state
+    )
 
 
-def ledger_denied(error: psycopg.Error, schema: str) -> LedgerMissingError:
+def ledger_denied(error: psycopg.Error, schema: str, where: str) -> LedgerMissingError:
     """Give the error of a ledger that is missing and may not be created."""
     return LedgerMissingError(
         f"the ledger in schema {schema} does not exist and cannot be created: {safe_message(error)}",
+        where=where,
         next_step="let a role that may create them run what `dpone state ddl MANIFEST` prints, and grant this user "
         "USAGE on the schema and SELECT, INSERT, UPDATE on its tables",
+    )
+
+
+def ledger_gone(schema: str, where: str) -> LedgerMissingError:
+    """Give the error of a ledger whose tables were dropped while a command was at work with it."""
+    return LedgerMissingError(
+        f"the ledger in schema {schema} is gone",
+        where=where,
+        next_step="find out who dropped it; a ledger of the same schema is restored, or the load begun again",
     )
 
 
@@ -129,7 +146,9 @@ def safe_message(error: psycopg.Error) -> str:
     """
     message = error.diag.message_primary or type(error).__name__
     state = error.sqlstate or ""
-    if state[:2] == "P0" or (state[:2] == "23" and not (error.diag.constraint_name or error.diag.column_name)):
+    if state[:2] == "P0" or (
+        state[:2] == "23" and not (error.diag.constraint_name or error.diag.column_name)
+    ):
         return "a trigger or function refused a row; its own words are in the server's log"
     if state[:2] == "22":
         message = _VALUE_IN_MESSAGE.sub("", message)

@@ -13,7 +13,7 @@ from dpone_contract.chunk_kinds.local_time import wall_clock
 from dpone_contract.chunk_kinds.timestamps import instant_from_text
 from dpone_contract.chunk_options import ChunkKind, NullPolicy
 from dpone_contract.chunk_plan import Chunk, ChunkPlan
-from dpone_contract.errors import ColumnsDifferError
+from dpone_contract.errors import ColumnsDifferError, located
 from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
 from dpone_runtime.domain.campaign import Window
@@ -81,11 +81,13 @@ def require_chunk_column(column: Column | None, table: str, plan: ChunkPlan) -> 
     if column is None:
         raise ColumnsDifferError(
             f"table {table} has no column {spec.column!r}, which the chunks are cut along",
+            where=f"sink.strategy.backfill.chunk.column, table {table}",
             next_step="mend chunk.column; case matters",
         )
     # A few bounds stand for all: a step in hours soon leaves midnight, one in days never does.
-    for index in {*range(min(_LOOKED_AT, plan.ranges_total)), plan.ranges_total}:
-        _literal(column, spec.kind, spec.timezone, spec.bound(index))
+    with located(f"column {column.name} of table {table}"):
+        for index in {*range(min(_LOOKED_AT, plan.ranges_total)), plan.ranges_total}:
+            _literal(column, spec.kind, spec.timezone, spec.bound(index))
     return column
 
 

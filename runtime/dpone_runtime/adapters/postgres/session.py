@@ -14,7 +14,6 @@ from psycopg.pq import TransactionStatus
 
 from dpone_contract.errors import (
     CampaignBusyError,
-    CampaignLeaseLostError,
     DatabaseFailedError,
     SessionUnsafeError,
 )
@@ -22,8 +21,10 @@ from dpone_runtime.adapters.postgres.connect import (
     PgConnection,
     connect,
     ledger_denied,
+    ledger_gone,
     session_settings,
     translate,
+    translated,
 )
 from dpone_runtime.adapters.postgres.identifiers import ledger_tables
 from dpone_runtime.adapters.sql.queries import Queries, Statement, load_blocks
@@ -76,6 +77,7 @@ class PostgresSession:
         self.queries = postgres_queries(schema)
         self._resolved = connection
         self._schema = schema
+        self._where = f"ledger in schema {schema} of connection {connection.name}"
         self._connection = connect(connection, "ledger")
 
     def batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
@@ -84,12 +86,17 @@ class PostgresSession:
         except errors.LockNotAvailable as error:
             self._roll_back()
             raise LockTimeoutError from error
+        except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
+            self._roll_back()
+            raise ledger_gone(self._schema, self._where) from error
         except psycopg.Error as error:
             self._roll_back()
-            raise translate(error, "writing the ledger") from error
+            raise translate(error, "writing the ledger", self._where) from error
         if statements[-1].name == "commit" and cursors[-1].statusmessage != "COMMIT":
             raise DatabaseFailedError(
-                f"the ledger's transaction ended with {cursors[-1].statusmessage}", next_step="run it again"
+                f"the ledger's transaction ended with {cursors[-1].statusmessage}",
+                where=self._where,
+                next_step="run it again",
             )
         return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
@@ -127,10 +134,10 @@ class PostgresSession:
             self._connection.execute("COMMIT")
         except errors.InsufficientPrivilege as error:
             self._roll_back()
-            raise ledger_denied(error, self._schema) from error
+            raise ledger_denied(error, self._schema, self._where) from error
         except psycopg.Error as error:
             self._roll_back()
-            raise translate(error, "creating the ledger") from error
+            raise translate(error, "creating the ledger", self._where) from error
 
     def _schema_exists(self) -> bool:
         # CREATE SCHEMA IF NOT EXISTS asks for CREATE on the database even where the schema is there.
@@ -161,6 +168,7 @@ class PostgresSession:
             if taken is None or not taken[0]:
                 raise CampaignBusyError(
                     f"campaign {held_by} is held by another run",
+                    where=f"campaign {held_by}",
                     next_step="wait until that run has ended, then run this again; nothing needs to be deleted",
                     run_key=held_by,
                 )
@@ -169,18 +177,24 @@ class PostgresSession:
             connection.close()
 
     def _require_own_session(self, connection: PgConnection) -> None:
-        """Refuse a transaction pooler: its clients change server sessions while another transaction is open.
+        """Refuse a transaction pooler: its clients change server sessions.
+
+        One that hands out its sessions in turn does so from one transaction to the next; one that hands out the last
+        one that came back does so while another transaction keeps that one.
 
         Errors: SessionUnsafeError.
         """
-        before = _backend(connection)
-        self._connection.execute("BEGIN")
-        try:
+        with translated("looking for a proxy before it", f"connection {self._resolved.name}"):
+            # A plain statement gives back the session that the Flush after a pipeline may have taken (see run_batch).
             self._connection.execute("SELECT 1")
-            after = _backend(connection)
-        finally:
-            self._connection.execute("ROLLBACK")
-        if before != after:
+            backends = {_backend(connection), _backend(connection)}
+            self._connection.execute("BEGIN")
+            try:
+                self._connection.execute("SELECT 1")
+                backends.add(_backend(connection))
+            finally:
+                self._connection.execute("ROLLBACK")
+        if len(backends) > 1:
             raise SessionUnsafeError(
                 "the connection runs through a transaction-pooling proxy, which cannot hold a session lock",
                 where=f"connection {self._resolved.name}",
@@ -204,11 +218,6 @@ class PostgresFence:
         except psycopg.Error:
             return False
         return found is not None and bool(found[0])
-
-    def require(self, run_key: str) -> None:
-        """Errors: CampaignLeaseLostError when the session is gone."""
-        if not self.held():
-            raise CampaignLeaseLostError(f"the session lock of campaign {run_key} is gone")
 
 
 def run_batch(connection: PgConnection, statements: Sequence[Statement]) -> list[psycopg.Cursor[Row]]:

@@ -24,6 +24,7 @@ from dpone_runtime.ports.connectors import CommitUnknownError, LoadReceipt, Load
 
 _LOCK_WAIT_MS = 5_000
 _NEVER = 0
+_AGAIN = "run it again; committed chunks are skipped"
 
 
 class PostgresSink:
@@ -55,7 +56,7 @@ class PostgresSink:
             receipt = self._replace_slice(request, stream, progress)
         except psycopg.Error as error:
             self._roll_back()
-            raise translate(error, f"loading {self._chunked.table}") from error
+            raise translate(error, f"loading {self._chunked.table}", _place(request)) from error
         except BaseException:
             self._roll_back()
             raise
@@ -79,9 +80,15 @@ class PostgresSink:
         try:
             guard = run_batch(self._connection, statements)[-1]
         except errors.LockNotAvailable as error:
-            raise ChunkBusyError("another data transaction holds this chunk") from error
+            raise ChunkBusyError(
+                "another data transaction holds this chunk", where=_place(request), next_step=_AGAIN
+            ) from error
         if guard.fetchone() is None:
-            raise ChunkLeaseLostError("another attempt owns the chunk now; nothing was changed")
+            raise ChunkLeaseLostError(
+                "another attempt owns the chunk now; nothing was changed",
+                where=_place(request),
+                next_step=_AGAIN,
+            )
         self._after("guarded")
 
     def _replace_slice(
@@ -107,6 +114,7 @@ class PostgresSink:
         if loaded != stream.rows and self._strict:
             raise RowsDifferError(
                 f"the source counted {stream.rows} rows and the target {loaded}; the chunk was rolled back",
+                where=f"target table {self._chunked.table}",
                 next_step="look for triggers or rules on the target that drop rows",
             )
         return LoadReceipt(rows_extracted=stream.rows, rows_loaded=loaded, bytes_moved=moved)
@@ -136,16 +144,18 @@ class PostgresSink:
         except errors.NotNullViolation as error:
             self._roll_back()
             if error.diag.table_name != "__dpone__backfill_events":
-                raise translate(error, "completing the chunk") from error
+                raise translate(error, "completing the chunk", _place(request)) from error
             raise ChunkLeaseLostError(
-                "another attempt owns the chunk now, or its campaign was closed; its rows were rolled back"
+                "another attempt owns the chunk now, or its campaign was closed; its rows were rolled back",
+                where=_place(request),
+                next_step=_AGAIN,
             ) from error
         except psycopg.Error as error:
             if error.sqlstate is None or error.sqlstate[:2] in ("08", "57"):
                 self._connection.close()
                 raise CommitUnknownError from error
             self._roll_back()
-            raise translate(error, "completing the chunk") from error
+            raise translate(error, "completing the chunk", _place(request)) from error
         if answer != "COMMIT":
             self._connection.close()
             raise CommitUnknownError
@@ -169,3 +179,7 @@ class PostgresSink:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _place(request: LoadRequest) -> str:
+    return f"campaign {request.run_key}, chunk {request.chunk.index}"

@@ -91,6 +91,7 @@ class SqlLedger:
         except LockTimeoutError as error:
             raise ChunkBusyError(
                 f"the ledger of campaign {run_key} was locked for {TRANSITION_WAIT.seconds} s",
+                where=f"campaign {run_key}",
                 next_step="look for a long transaction in the ledger's schema",
             ) from error
         view = LedgerView(
@@ -125,6 +126,7 @@ class SqlLedger:
         except LockTimeoutError as error:
             raise CampaignBusyError(
                 f"campaign {run_key} could not be opened: its locks were held for {OPENING_WAIT.seconds} s",
+                where=f"campaign {run_key}",
                 next_step="run it again; if it repeats, look for a long transaction on the target",
                 run_key=run_key,
             ) from error
@@ -209,6 +211,7 @@ class SqlLedger:
         except LockTimeoutError as error:
             raise ChunkBusyError(
                 f"a row or lock of the ledger was held for {TRANSITION_WAIT.seconds} s or more",
+                where=f"ledger in schema {self._schema}",
                 next_step="look for a long transaction in the ledger's schema",
             ) from error
 
