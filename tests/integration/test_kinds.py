@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dpone_contract.manifest_text import parse_manifest
+from dpone_contract.mapping_policy import MappingLimits, MappingMode, MappingPolicy
+from dpone_contract.process import build_process
 from tests.integration.campaigns import History, manifest_text
 
 BERLIN = "Europe/Berlin"
@@ -186,6 +190,27 @@ def test_rows_without_a_value_are_a_chunk_of_their_own(history: History) -> None
     bounds = "SELECT lower_bound, upper_bound, rows_loaded FROM dpone_audit.__dpone__backfill_chunks ORDER BY chunk_index"
     assert [("1", "11", 1), ("11", "21", 1), ("NULL", "NULL", 2)] == history.sql(bounds)
     assert [(True,)] == history.sql("SELECT window_everything FROM dpone_audit.__dpone__backfill_campaigns")
+
+
+def test_mapped_items_load_their_own_part_and_the_last_one_null(history: History) -> None:
+    case = Case(
+        type="uuid",
+        chunk={"buckets": 3},
+        within=("00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff", None),
+        without=(),
+        chunks=4,
+        refused=0,
+        failed_chunk=1,
+    )
+    text = Path(prepare(history, case, "include")).read_text(encoding="utf-8")
+    limits = MappingLimits(max_items=2, max_active=1, pool="dpone_backfill")
+    policy = MappingPolicy(mode=MappingMode.SUMMARY, limits=limits)
+    process = build_process(parse_manifest(text, "history.yaml"), policy)
+    for item, chunks in ((1, [3, 4]), (0, [1, 2, 3, 4])):
+        done = history.start_item(process, item).finish()
+        assert 0 == done.exit_code, done.output
+        assert chunks == list(history.chunks())
+    assert loaded(case) == history.sql("SELECT id FROM target.history ORDER BY id")
 
 
 @pytest.mark.parametrize(
