@@ -13,7 +13,6 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
-    DocumentStartEvent,
     Event,
     MappingEndEvent,
     MappingStartEvent,
@@ -93,9 +92,7 @@ class _Composer:
 
     def documents(self) -> Iterator[Node]:
         for event in self.events:
-            if isinstance(event, DocumentStartEvent):
-                self.anchors = {}
-            elif (node := self.node(event, 0)) is not None:
+            if (node := self.node(event, 0)) is not None:
                 yield node
 
     def node(self, event: Event, depth: int) -> Node | None:
