@@ -5,6 +5,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from dpone_contract.errors import SessionUnsafeError
+from dpone_runtime.adapters.postgres.session import PostgresSession
+from dpone_runtime.connections import ResolvedConnection
 from tests.integration.campaigns import History, mapped_process
 from tests.integration.transaction_pooler import TransactionPooler
 
@@ -38,6 +41,21 @@ def test_the_stand_in_shares_sessions_by_transaction(history: History, *, in_tur
         assert 1 == len({backend(one) for _ in range(3)})
         assert backend(one) not in {backend(connection) for connection in (other, third)}
         one.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("in_turn", POLICIES.values(), ids=POLICIES)
+def test_two_sessions_are_enough_to_be_seen(history: History, *, in_turn: bool) -> None:
+    with TransactionPooler(history.uri, in_turn=in_turn, size=2) as pooler:
+        session = PostgresSession(
+            ResolvedConnection("target_db", pooler.uri, "test", "DPONE_CONN_TARGET_DB"), "dpone_audit"
+        )
+        assert not session.ledger_exists()
+        # What psycopg sends after a pipeline whose results are late: a Flush, for which a proxy keeps the session.
+        session._connection.pgconn.send_flush_request()
+        session._connection.pgconn.flush()
+        with pytest.raises(SessionUnsafeError), session.fence(1, "history"):
+            pytest.fail("a fence through a pooler")
+        session.close()
 
 
 def test_an_internal_run_is_refused_by_name(history: History, pooler: TransactionPooler) -> None:
