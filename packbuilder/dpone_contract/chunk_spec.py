@@ -66,7 +66,7 @@ def chunk_spec_from_options(options: ChunkOptions, *, max_chunks: int = MAX_CHUN
     kind = infer_kind(options)
     require_zone(options.timezone)
     spec = _build(kind, options)
-    _require_count(chunks_total(spec), max_chunks)
+    _require_count(chunks_total(spec), max_chunks, options)
     return spec
 
 
@@ -91,11 +91,14 @@ def _build(kind: ChunkKind, options: ChunkOptions) -> ChunkSpec:
             assert_never(kind)
 
 
-def _require_count(count: int, max_chunks: int) -> None:
+def _require_count(count: int, max_chunks: int, options: ChunkOptions) -> None:
     if count > max_chunks:
+        way_out = "increase chunk.step"
+        if options.step is None:
+            way_out = "write fewer chunk.boundaries" if options.boundaries else "use fewer chunk.buckets"
         raise PlanInvalidError(
             f"backfill would produce {count} chunks, above max_chunks {max_chunks}",
-            next_step=f"increase chunk.step, or backfill.max_chunks (at most {MAX_CHUNKS_LIMIT})",
+            next_step=f"{way_out}, or increase backfill.max_chunks (at most {MAX_CHUNKS_LIMIT})",
             chunks=count,
             max_chunks=max_chunks,
         )

@@ -156,19 +156,32 @@ def test_a_window_that_cannot_be_planned_is_refused_with_what_to_write(chunk, me
 
 
 @pytest.mark.parametrize(
-    "chunk, count",
+    "chunk, count, way_out",
     [
-        ({"first": 0, "to": 10**7, "step": 10}, 1_000_001),
-        ({"first": FIRST_BIGINT, "to": LAST_BIGINT, "step": 1}, 2**64),
-        ({"first": "0001-01-01T00:00", "to": "9999-12-31T00:00", "step": "1h"}, 87_649_392),
-        ({"buckets": 1_000_001}, 1_000_001),
-        ({"buckets": 1_000_000, "nulls": "include"}, 1_000_001),
+        ({"first": 0, "to": 10**7, "step": 10}, 1_000_001, "increase chunk.step"),
+        ({"first": FIRST_BIGINT, "to": LAST_BIGINT, "step": 1}, 2**64, "increase chunk.step"),
+        (
+            {"first": "0001-01-01T00:00", "to": "9999-12-31T00:00", "step": "1h"},
+            87_649_392,
+            "increase chunk.step",
+        ),
+        ({"buckets": 1_000_001}, 1_000_001, "use fewer chunk.buckets"),
+        ({"buckets": 1_000_000, "nulls": "include"}, 1_000_001, "use fewer chunk.buckets"),
     ],
 )
-def test_chunks_are_counted_by_arithmetic_before_any_is_made(monkeypatch, chunk, count):
+def test_chunks_are_counted_by_arithmetic_before_any_is_made(monkeypatch, chunk, count, way_out):
     monkeypatch.setattr("dpone_contract.chunk_plan.ChunkPlan.chunks", None)
-    with pytest.raises(PlanInvalidError, match=f"would produce {count} chunks, above max_chunks 1000000"):
+    with pytest.raises(
+        PlanInvalidError, match=f"would produce {count} chunks, above max_chunks 1000000"
+    ) as caught:
         window_spec(max_chunks=MAX_CHUNKS_LIMIT, **chunk)
+    assert f"{way_out}, or increase backfill.max_chunks" in caught.value.next_step
+
+
+def test_too_many_written_bounds_are_refused():
+    with pytest.raises(PlanInvalidError, match="would produce 3 chunks") as caught:
+        window_spec(max_chunks=2, boundaries=[1, 2, 3, 4])
+    assert "write fewer chunk.boundaries" in caught.value.next_step
 
 
 @given(st.data())

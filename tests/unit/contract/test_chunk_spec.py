@@ -110,7 +110,7 @@ def test_exactly_max_chunks_are_planned_and_one_more_is_refused():
     with pytest.raises(PlanInvalidError) as caught:
         spec(max_chunks=30)
     assert caught.value.message == "backfill would produce 31 chunks, above max_chunks 30"
-    assert caught.value.next_step == "increase chunk.step, or backfill.max_chunks (at most 1000000)"
+    assert caught.value.next_step == "increase chunk.step, or increase backfill.max_chunks (at most 1000000)"
     assert caught.value.fields == {"chunks": 31, "max_chunks": 30}
 
 
