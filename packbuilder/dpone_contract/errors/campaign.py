@@ -127,7 +127,7 @@ class NullsFoundError(DponeError):
 
     Raised: before a campaign begins, if `chunk.nulls` is `fail`.
 
-    Retry: no. Do: mend the rows, or set `chunk.nulls: ignore` to leave them behind knowingly.
+    Retry: no. Do: mend the rows, set `chunk.nulls: include` to load them too, or `ignore` to leave them behind knowingly.
     """
 
     code = ErrorCode.BACKFILL_NULLS_FOUND
