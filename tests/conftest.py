@@ -4,6 +4,7 @@ The databases are on the embedded server, or on the one that DPONE_TEST_POSTGRES
 """
 
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,10 @@ import pytest
 from psycopg import sql
 
 from quickstart.embedded_postgres import EmbeddedPostgres
+
+# A shell starts background jobs with SIGINT ignored, and children inherit that: then no test could send them Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

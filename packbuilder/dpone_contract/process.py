@@ -6,14 +6,13 @@ Builder and runtime both derive plan, hashes and items through this module, so t
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from dpone_contract.canonical import Fingerprint, canonical_json, fingerprint
 from dpone_contract.chunk_plan import ChunkPlan, backfill_run_key, plan_chunks, plan_hash
@@ -23,6 +22,7 @@ from dpone_contract.frozen import FrozenModel
 from dpone_contract.manifest import InnerMode, Manifest
 from dpone_contract.mapping_plan import MappingPlan, build_mapping_plan
 from dpone_contract.mapping_policy import MappingPolicy
+from dpone_contract.strict_json import parse_strict_json
 from dpone_contract.window_tokens import WindowToken, render_tokens
 
 ARGUMENT_SIZE_LIMIT_BYTES = 96 * 1024
@@ -149,8 +149,9 @@ def decode_process(text: str) -> Process:
         data = packed.decompress(encoded, _PROCESS_SIZE_LIMIT_BYTES)
         if packed.unused_data or not packed.eof:
             raise RunContextInvalidError(problem, next_step="let the provider write it")
+        parse_strict_json(data)  # a name that stands twice, above all
         return Process.model_validate_json(data)
-    except (binascii.Error, zlib.error, ValidationError) as error:
+    except (ValueError, zlib.error) as error:
         raise RunContextInvalidError(problem, next_step="publish pack and runtime of one release") from error
 
 

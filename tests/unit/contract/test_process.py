@@ -205,3 +205,11 @@ def test_a_mapping_plan_is_that_of_the_campaigns_own_chunks():
     )
     with pytest.raises(MappingTaskLimitExceededError):
         plan_campaign(make_process(chunks=5)).mapping_plan(make_process(mode="visible", items=4).mapping)
+
+
+def test_a_process_with_a_name_twice_is_refused():
+    data = canonical_json(PROCESS.to_document())
+    doubled = b'{"schema":"dpone.process.v1",' + data[1:]
+    argument = base64.urlsafe_b64encode(zlib.compress(doubled)).decode()
+    with pytest.raises(RunContextInvalidError, match="damaged"):
+        decode_process(argument)
