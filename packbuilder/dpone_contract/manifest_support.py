@@ -10,7 +10,6 @@ from dpone_contract.yaml_tree import Path, YamlTree
 
 _STRATEGY: Path = ("sink", "strategy")
 _CAMPAIGN: Path = (*_STRATEGY, "backfill")
-_SUPPORTED_MODES = (InnerMode.PARTITION_REPLACE, InnerMode.REPLACE)
 
 
 def report_unsupported(manifest: Manifest, tree: YamlTree) -> None:
@@ -41,15 +40,17 @@ def _unsupported_endpoint_keys(manifest: Manifest) -> Iterator[tuple[Path, str, 
         step = "remove it; the outcome in XCom holds interval and progress"
         yield ("gitops", "airflow_xcom_summary"), "gitops.airflow_xcom_summary", step
     strategy = manifest.sink.strategy
-    if strategy.version_column is not None:
-        yield (*_STRATEGY, "version_column"), "version_column", "remove it"
+    if (
+        strategy.version_column is not None
+        and strategy.backfill.inner_mode is not InnerMode.INCREMENTAL_MERGE
+    ):
+        what = f"version_column with inner_mode {strategy.backfill.inner_mode.value}"
+        yield (*_STRATEGY, "version_column"), what, "remove it, or use incremental_merge"
     if strategy.only_new_rows:
         yield (*_STRATEGY, "only_new_rows"), "only_new_rows: true", "remove it"
 
 
 def _unsupported_campaign_keys(backfill: BackfillOptions) -> Iterator[tuple[Path, str, str]]:
-    if backfill.inner_mode not in _SUPPORTED_MODES:
-        yield (*_CAMPAIGN, "inner_mode"), f"inner_mode {backfill.inner_mode.value}", "use partition_replace"
     if backfill.parallel_workers > 1:
         yield (*_CAMPAIGN, "parallel_workers"), "parallel_workers above 1", "use 1, or a mapped mode"
     if backfill.stop_after_failures is not None:

@@ -83,6 +83,7 @@ def plan_campaign(process: Process, interval: Mapping[WindowToken, str] | None =
         options = options.replaced(
             from_=_rendered(options.from_, interval or {}), to=_rendered(options.to, interval or {})
         )
+    _require_merge_key(process.manifest)
     spec = chunk_spec_from_options(options, max_chunks=backfill.max_chunks)
     run_key = backfill_run_key(
         process.manifest.dataset, spec, _meaning(backfill.inner_mode), backfill.backfill_id
@@ -161,6 +162,23 @@ def _rendered(bound: str | int | None, interval: Mapping[WindowToken, str]) -> s
 
 def _meaning(mode: InnerMode) -> str:
     return InnerMode.PARTITION_REPLACE.value if mode is InnerMode.REPLACE else mode.value
+
+
+def _require_merge_key(manifest: Manifest) -> None:
+    strategy = manifest.sink.strategy
+    if manifest.backfill.inner_mode is not InnerMode.INCREMENTAL_MERGE:
+        return
+    if not strategy.unique_key:
+        raise PlanInvalidError(
+            "inner_mode=incremental_merge needs a unique_key: the columns that tell rows apart",
+            next_step="name them under sink.strategy.unique_key, or use partition_replace",
+        )
+    if strategy.version_column in strategy.unique_key:
+        raise PlanInvalidError(
+            "inner_mode=incremental_merge cannot order rows of one key by a column of that key: version_column "
+            f"{strategy.version_column} is part of unique_key",
+            next_step="name another version_column, or remove it",
+        )
 
 
 def _identity(kind: str, connection: str, table: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from dpone_contract.errors import (
     MappingTaskLimitExceededError,
 )
 from dpone_contract.finding import Finding
-from dpone_contract.manifest import Manifest
+from dpone_contract.manifest import InnerMode, Manifest
 from dpone_contract.mapping_policy import MappingPolicy
 from dpone_contract.process import build_process
 from dpone_contract.window_tokens import find_tokens
@@ -49,6 +49,7 @@ def _apply_rules(
     findings += require_one_worker(workload, manifest, policy)
     findings += require_distributed_state(workload, manifest, policy)
     findings += report_lease_ttl(workload, manifest)
+    findings += report_unordered_keys(workload, manifest)
     planned, problems = _plan(workload, manifest, policy)
     return planned, findings + [found for found in problems if not _is_told(found, findings)]
 
@@ -151,6 +152,21 @@ def report_lease_ttl(workload: Workload, manifest: Manifest) -> Iterator[Finding
         )
 
 
+def report_unordered_keys(workload: Workload, manifest: Manifest) -> Iterator[Finding]:
+    """Chunks of a merge may meet in one row; without a version the one that commits last decides what stays."""
+    strategy, chunk = manifest.sink.strategy, manifest.backfill.chunk
+    if manifest.backfill.inner_mode is not InnerMode.INCREMENTAL_MERGE or chunk is None:
+        return
+    if strategy.unique_key and chunk.column not in strategy.unique_key and strategy.version_column is None:
+        yield warning_at(
+            in_campaign(workload, "inner_mode"),
+            ErrorCode.MANIFEST_INVALID,
+            f"chunk.column {chunk.column} is not part of unique_key: one key may occur in two chunks, and the chunk that "
+            "commits last then decides which row stays",
+            "name the version_column that tells the newer row, or cut the chunks along a column of the key",
+        )
+
+
 def _plan(
     workload: Workload, manifest: Manifest, policy: MappingPolicy
 ) -> tuple[PlannedWorkload | None, list[Finding]]:
@@ -165,6 +181,8 @@ def _plan(
 
 
 def _plan_place(workload: Workload, manifest: Manifest, error: DponeError) -> Place:
+    if error.message.startswith("inner_mode="):
+        return in_campaign(workload, "inner_mode")
     if error.message.startswith("backfill_id"):
         return in_campaign(workload, "backfill_id")
     if manifest.backfill.chunk is None:

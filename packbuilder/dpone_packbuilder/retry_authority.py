@@ -6,7 +6,13 @@ from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, StateBack
 from dpone_contract.pack import RetryAuthority
 
 MAX_RETRIES = 3
-_REPLACING = (InnerMode.PARTITION_REPLACE, InnerMode.REPLACE)
+_CHANGES = {
+    InnerMode.PARTITION_REPLACE: "replaces its slice and commits it",
+    InnerMode.REPLACE: "replaces its slice and commits it",
+    InnerMode.INCREMENTAL_APPEND: "appends its rows and commits them",
+    InnerMode.INCREMENTAL_MERGE: "merges its rows by their key and commits them",
+    InnerMode.FULL_REFRESH: "replaces the whole table and commits it",
+}
 _LEDGER_SINKS = (DatabaseType.POSTGRES, DatabaseType.MSSQL)
 
 
@@ -21,9 +27,7 @@ def retry_authority(manifest: Manifest) -> RetryAuthority:
 
     Source: the design, pack and mapping plan (retry authority).
     """
-    mode = manifest.backfill.inner_mode.value
-    if manifest.backfill.inner_mode not in _REPLACING:
-        return RetryAuthority(max_retries=0, reason=f"inner_mode {mode} does not replace its slice")
+    mode = manifest.backfill.inner_mode
     if manifest.sink.type is not DatabaseType.POSTGRES:
         return RetryAuthority(
             max_retries=0,
@@ -33,5 +37,5 @@ def retry_authority(manifest: Manifest) -> RetryAuthority:
         return RetryAuthority(max_retries=0, reason="the ledger is not committed together with the rows")
     return RetryAuthority(
         max_retries=MAX_RETRIES,
-        reason=f"{mode} replaces its slice and commits it together with the ledger; committed chunks are skipped",
+        reason=f"{mode.value} {_CHANGES[mode]} together with the ledger; committed chunks are skipped",
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from dpone_contract.chunk_options import ChunkKind, NullPolicy
 from dpone_contract.errors import InternalError, NullsFoundError, TableMissingError
 from dpone_contract.frozen import FrozenModel
-from dpone_contract.manifest import DatabaseType, Manifest, TableName
+from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, TableName
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
 from dpone_runtime.adapters.postgres.catalog import (
@@ -26,10 +26,13 @@ from dpone_runtime.adapters.postgres.catalog import (
 )
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
+from dpone_runtime.adapters.postgres.merge import MergeKey
+from dpone_runtime.adapters.postgres.merge_target import require_merge_target
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window, require_chunk_column
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
 from dpone_runtime.adapters.postgres.sink import PostgresSink
+from dpone_runtime.adapters.postgres.slice_changes import slice_change
 from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.connections import ResolvedConnection, resolve_connection
@@ -77,6 +80,9 @@ class LaneBootstrap(FrozenModel):
     columns: tuple[str, ...]
     kind: ChunkKind
     timezone: str
+    inner_mode: InnerMode
+    unique_key: tuple[str, ...]
+    version_column: str | None = None
     ledger_schema: str
     strict: bool
 
@@ -134,11 +140,15 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
         target = _target(connections.sink, manifest, source, column.name)
         into = require_chunk_column(target.shape.column(column.name), str(manifest.sink.table), planned.plan)
         columns = matched_columns(source.shape, target.shape)
+        with connect(connections.sink, "prepare") as sink_session:
+            _require_mode_fits(sink_session, manifest, target, columns)
         ledger = open_ledger(manifest, connections)
         ledger.ensure_schema()
         if ledger.read_campaign(planned.plan.run_key) is None and backfill.chunk.nulls is NullPolicy.FAIL:
             _require_no_nulls(source_session, manifest.source.table, column)
     window = covered_window(into, planned.plan)
+    if backfill.inner_mode is InnerMode.FULL_REFRESH:
+        window = replace(window, everything=True)
     wanted = _wanted(manifest, planned, window, source.shape.identity, target.shape.identity)
     return PreparedRun(
         ledger, wanted, _lane_bootstrap(process, planned.plan.spec.kind, columns, column, into)
@@ -173,8 +183,18 @@ def inspect_ends(process: Process, planned: CampaignPlan, connections: Connectio
         else:
             require_target_kind(target)
             require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
-            matched_columns(described.shape, target.shape)
+            columns = matched_columns(described.shape, target.shape)
+            _require_mode_fits(sink, manifest, target, columns)
     return tuple(lines)
+
+
+def _require_mode_fits(
+    session: PgConnection, manifest: Manifest, target: PgTable, columns: tuple[str, ...]
+) -> None:
+    strategy = manifest.sink.strategy
+    if strategy.backfill.inner_mode is InnerMode.INCREMENTAL_MERGE:
+        key = MergeKey(strategy.unique_key or (), strategy.version_column)
+        require_merge_target(session, target, key, columns)
 
 
 def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable, column: str) -> PgTable:
@@ -253,6 +273,9 @@ def _lane_bootstrap(
         columns=columns,
         kind=kind,
         timezone=chunk.timezone if chunk else "UTC",
+        inner_mode=manifest.backfill.inner_mode,
+        unique_key=manifest.sink.strategy.unique_key or (),
+        version_column=manifest.sink.strategy.version_column,
         ledger_schema=manifest.backfill.state.schema_,
         strict=manifest.backfill.verify == "strict",
     )
@@ -273,9 +296,12 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignor
     source = PostgresSource(
         told.source.resolve(), told.source.chunked(told.columns, told.kind, told.timezone)
     )
+    into = told.sink.chunked(told.columns, told.kind, told.timezone)
+    change = slice_change(told.inner_mode, into, MergeKey(told.unique_key, told.version_column), after)
     sink = PostgresSink(
         told.sink.resolve(),
-        told.sink.chunked(told.columns, told.kind, told.timezone),
+        into,
+        change,
         told.ledger_schema,
         strict=told.strict,
         after=after,

@@ -154,6 +154,10 @@ def backfill_run_command(
     execute: Annotated[
         bool, typer.Option("--execute", help="Move data; without it only the plan is shown.")
     ] = False,
+    reason: Annotated[
+        str | None,
+        typer.Option("--reason", help="Why an append may meet rows that are loaded already; as in resume."),
+    ] = None,
     plan_hash: PlanHashOption = None,
     quiet: QuietOption = False,
     form: FormatOption = OutputFormat.TEXT,
@@ -164,7 +168,7 @@ def backfill_run_command(
     from dpone_runtime import verbs  # help does not need it
 
     if execute:
-        verbs.run_campaign_of(manifest, overrides, interval, plan_hash, form, quiet=quiet)
+        verbs.run_campaign_of(manifest, overrides, interval, plan_hash, form, reason=reason, quiet=quiet)
     else:
         verbs.show_plan(manifest, overrides, interval, form, dry_run=True)
 

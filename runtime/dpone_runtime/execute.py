@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from dpone_contract.errors import DponeError, PlanMovedError, located
-from dpone_contract.manifest import RetryPolicy
+from dpone_contract.manifest import InnerMode, RetryPolicy
 from dpone_contract.mapping_item import require_item_of_plan
 from dpone_contract.outcome import RunOutcome
 from dpone_contract.process import CampaignPlan, Process, plan_campaign
@@ -27,9 +27,17 @@ _OPENINGS = {
     Opening.CREATED: "campaign opened",
     Opening.FOUND: "campaign found open; what is committed is skipped",
     Opening.RESUMED: "campaign resumed",
-    Opening.NEW_ROUND: "the window is run again: round {round} replaces its slice",
+    Opening.NEW_ROUND: "the window is run again: round {round} {again}",
     Opening.COMPLETE: "every chunk is committed already; there is nothing to do (another backfill_id loads the window again)",
 }
+_AGAIN = {
+    InnerMode.INCREMENTAL_MERGE: "merges its rows",
+    InnerMode.FULL_REFRESH: "replaces the whole table",
+}
+_APPENDED = (
+    "every chunk is appended already; there is nothing to do (an append is never run twice; partition_replace loads a "
+    "window again)"
+)
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,7 @@ def _tools(
     prepared: PreparedRun, progress: Progress, order: RunOrder, interruption: Interruption
 ) -> RunTools:
     def opened(found: OpenedCampaign) -> None:
-        progress.say(_OPENINGS[found.how].format(round=found.campaign.round))
+        progress.say(_opening_line(found))
 
     return RunTools(
         ledger=prepared.ledger,
@@ -122,6 +130,14 @@ def _tools(
         stop_requested=interruption.requested,
         opened=opened,
     )
+
+
+def _opening_line(found: OpenedCampaign) -> str:
+    campaign = found.campaign
+    if found.how is Opening.COMPLETE and campaign.appends:
+        return _APPENDED
+    again = _AGAIN.get(InnerMode(campaign.inner_mode), "replaces its slice")
+    return _OPENINGS[found.how].format(round=campaign.round, again=again)
 
 
 def _selection(process: Process, planned: CampaignPlan, context: RunContext, order: RunOrder) -> Selection:

@@ -79,10 +79,11 @@ def run_campaign_of(
     plan_hash: str | None,
     form: OutputFormat,
     *,
+    reason: str | None,
     quiet: bool,
 ) -> None:
     """`dpone backfill run --execute`."""
-    order = RunOrder(quiet=quiet, plan_hash=plan_hash, place=str(manifest))
+    order = RunOrder(quiet=quiet, plan_hash=plan_hash, place=str(manifest), reason=reason)
     _exit_unless_complete(_run(lambda: process_of_manifest(manifest, overrides), interval, order, form))
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignDriftError, CampaignStoppedError
+from dpone_contract.manifest import InnerMode
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -88,8 +89,8 @@ class Window:
                 _spans(other.kind, other.lower, other.upper),
                 strict=True,
             )
-        except ValueError:
-            # Another release's kind or form: what cannot be compared may overlap.
+        except (ValueError, TypeError):
+            # Another release's kind or form, or a day without its zone: what cannot be compared may overlap.
             return True
         return any(one[0] < two[1] and two[0] < one[1] for one, two in pairs)
 
@@ -115,6 +116,16 @@ class Campaign:
     requested_by: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+
+    @property
+    def appends(self) -> bool:
+        """Whether its rows are added to what is there, so that the same window must not be loaded twice."""
+        return self.inner_mode == InnerMode.INCREMENTAL_APPEND
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether a run after completion begins a new round: each run of a templated window does, unless it would append."""
+        return self.templated and not self.appends
 
     @property
     def finished(self) -> bool:

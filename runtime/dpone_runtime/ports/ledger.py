@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dpone_contract.chunk_plan import RunKey
-from dpone_runtime.domain.campaign import Campaign, TableIdentity
+from dpone_runtime.domain.campaign import Campaign, TableIdentity, Window
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
@@ -27,11 +27,15 @@ class Change:
 
 @dataclass(frozen=True)
 class OtherCampaign:
-    """Another campaign on the same target; `live_leases` counts its chunks at work, `ledger` names its audit schema."""
+    """Another campaign on the same target; `live_leases` counts its chunks at work, `ledger` names its audit schema.
+
+    `committed` says what it has committed there in any round, where that was asked for.
+    """
 
     campaign: Campaign
     live_leases: int
     ledger: str
+    committed: tuple[Window, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,14 @@ class CampaignLedger(Protocol):
     def transition(self, run_key: RunKey, chunk_index: int | None, decide: Decision) -> Change | None:
         """Under the transition lock: read one view, decide, write the change with its event, or nothing."""
 
-    def open_campaign(self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision) -> Change | None:
-        """Under the target lock and the transition lock: read, decide, write. CampaignBusyError after 30 s."""
+    def open_campaign(
+        self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision, *, with_committed: bool = False
+    ) -> Change | None:
+        """Under the target lock and the transition lock: read, decide, write. CampaignBusyError after 30 s.
+
+        The view holds the other campaigns that may still write; `with_committed`, also those that are over, each with what
+        it has committed: all of a finished one, else the ranges of adjacent committed chunks.
+        """
 
     def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
         """Like `transition`, under the exclusive close lock too; ends the holders of all its chunk locks around it."""

@@ -49,7 +49,8 @@ def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | Non
     """Open the campaign that a run plans. `reason` lifts a cancellation or a halt.
 
     A campaign that is open already is only compared, without a lock: items do not wait for one another. A complete
-    one begins a new round where its window is templated, else there is nothing to do.
+    one begins a new round where its window is templated, else there is nothing to do; one that appends never does. Where
+    it appends, nothing of its window may be committed on the target by any other campaign, unless `reason` allows it.
 
     Errors: CampaignDriftError, CampaignStoppedError, OverlapError; CampaignBusyError where the locks are not free, or
     others change the campaign all the time.
@@ -60,7 +61,7 @@ def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | Non
         require_same_campaign(found, wanted)
         if found.status is CampaignStatus.OPEN:
             return OpenedCampaign(found, Opening.FOUND)
-        if found.finished and not wanted.templated:
+        if found.finished and not wanted.repeatable:
             return OpenedCampaign(found, Opening.COMPLETE)
         if reason is None:
             require_open(found)
@@ -89,12 +90,14 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> Opene
             require_same_campaign(current, wanted)
             if current.status is CampaignStatus.OPEN:
                 return None
-            if current.finished and not wanted.templated:
+            if current.finished and not wanted.repeatable:
                 how = Opening.COMPLETE
                 return None
             if not current.finished and reason is None:
                 require_open(current)
         _require_no_overlap(wanted, view.others)
+        if wanted.appends and reason is None:
+            _require_nothing_committed(wanted, view.others)
         if current is None:
             how, current = Opening.CREATED, wanted
             return _change(current, EventKind.OPENED, reason)
@@ -104,7 +107,7 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> Opene
         how, current = Opening.RESUMED, moved(current, CampaignStatus.OPEN, reason=reason)
         return _change(current, EventKind.RESUMED, reason)
 
-    ledger.open_campaign(wanted.run_key, wanted.target, decide)
+    ledger.open_campaign(wanted.run_key, wanted.target, decide, with_committed=wanted.appends)
     if current is None:
         raise StaleRevisionError
     return OpenedCampaign(current, how)
@@ -126,6 +129,23 @@ def _require_no_overlap(wanted: Campaign, others: tuple[OtherCampaign, ...]) -> 
             f"covers {shown} of the same target {other.campaign.dataset}",
             where=f"ledger {other.ledger}",
             next_step="let it finish, or stop it with `dpone backfill cancel` and its manifest, then run this again",
+            run_key=other.campaign.run_key,
+        )
+
+
+def _require_nothing_committed(wanted: Campaign, others: tuple[OtherCampaign, ...]) -> None:
+    """Refuse to append to what is loaded: the rows would be there twice."""
+    for other in others:
+        window = next((window for window in other.committed if window.overlaps(wanted.window)), None)
+        if window is None:
+            continue
+        shown = "everything" if window.everything else f"[{window.lower}, {window.upper}) of {window.column}"
+        raise OverlapError(
+            f"campaign {other.campaign.run_key} ({other.campaign.status.value}) has committed rows within {shown} of the "
+            f"same target {other.campaign.dataset}: appending the window would load them twice",
+            where=f"ledger {other.ledger}",
+            next_step="load a window that adjoins, or use partition_replace; if those rows are gone or shall stand twice: "
+            "dpone backfill run MANIFEST --execute --reason ...",
             run_key=other.campaign.run_key,
         )
 

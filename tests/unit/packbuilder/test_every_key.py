@@ -29,7 +29,7 @@ READ = """
 name description
 source.type source.connection_ref source.connection_id source.table.schema source.table.name
 sink.type sink.connection_ref sink.connection_id sink.table.schema sink.table.name sink.create_target
-sink.strategy.mode sink.strategy.unique_key sink.strategy.only_new_rows
+sink.strategy.mode sink.strategy.unique_key sink.strategy.version_column sink.strategy.only_new_rows
 backfill.inner_mode backfill.backfill_id backfill.parallel_workers backfill.retry_policy backfill.max_chunks
 backfill.verify backfill.state.backend backfill.state.schema backfill.state.require_distributed_lock
 backfill.publication.mode backfill.publication.retain_backup
@@ -55,7 +55,6 @@ REFUSED = {
     "source.options.xmin_execution.mode": "initial",
     "source.options.xmin_execution.handoff_id": "orders_v1",
     "sink.options": {"a": 1},
-    "sink.strategy.version_column": "version",
     "backfill.stop_after_failures": 3,
     "backfill.state_dir": "ledger",
     "backfill.state.connection_ref": "other",
@@ -85,7 +84,7 @@ REFUSED_VALUES = {
     "source.type": ["mssql", "clickhouse", "kafka"],
     "sink.type": ["mssql", "clickhouse", "kafka"],
     "sink.strategy.only_new_rows": [True],
-    "backfill.inner_mode": ["incremental_append", "incremental_merge", "full_refresh"],
+    "sink.strategy.version_column": ["version"],
     "backfill.parallel_workers": [2],
     "backfill.verify": ["checksum"],
     "backfill.state.backend": ["local_file"],

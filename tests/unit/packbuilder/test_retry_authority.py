@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dpone_contract.manifest import Manifest
+from dpone_contract.manifest import InnerMode, Manifest
 from dpone_packbuilder.retry_authority import retry_authority
 from tests.unit.packbuilder.project_files import manifest
 
@@ -13,18 +13,22 @@ def authority(**changes):
     return retry_authority(Manifest.model_validate_json(json.dumps(manifest(**changes))))
 
 
-@pytest.mark.parametrize("mode", ["partition_replace", "replace"])
+@pytest.mark.parametrize("mode", list(InnerMode))
 @pytest.mark.parametrize("backend", ["audit_schema", None])
-def test_a_replaced_slice_committed_with_its_ledger_may_be_retried(mode, backend):
-    assert authority(backfill__inner_mode=mode, backfill__state__backend=backend).max_retries == 3
+def test_rows_committed_with_their_ledger_may_be_retried_whatever_the_mode(mode, backend):
+    found = authority(backfill__inner_mode=mode.value, backfill__state__backend=backend)
+    assert found.max_retries == 3
+    assert found.reason.startswith(f"{mode.value} ")
+    assert "together with the ledger; committed chunks are skipped" in found.reason
 
 
 @pytest.mark.parametrize(
     "changes, reason",
     [
-        ({"backfill__inner_mode": "incremental_append"}, "does not replace its slice"),
-        ({"backfill__inner_mode": "incremental_merge"}, "does not replace its slice"),
-        ({"backfill__inner_mode": "full_refresh"}, "does not replace its slice"),
+        (
+            {"backfill__inner_mode": "incremental_append", "backfill__state__backend": "local_file"},
+            "not committed together",
+        ),
         ({"backfill__state__backend": "local_file"}, "not committed together"),
         ({"sink__type": "clickhouse"}, "not certified"),
         ({"sink__type": "mssql"}, "not certified"),

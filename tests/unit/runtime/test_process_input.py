@@ -67,9 +67,7 @@ def test_an_override_that_does_not_fit_names_its_option(path, override, option):
         process_of_manifest(path, Overrides(**override))
 
 
-@pytest.mark.parametrize(
-    "override", [{"inner_mode": "incremental_merge"}, {"parallel_workers": 3}, {"state_dir": "here"}]
-)
+@pytest.mark.parametrize("override", [{"parallel_workers": 3}, {"state_dir": "here"}])
 def test_an_override_cannot_ask_for_what_a_manifest_cannot(path, override):
     with pytest.raises(NotSupportedError, match="not supported yet"):
         process_of_manifest(path, Overrides(**override))

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignBusyError, ChunkLeaseLostError
-from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
@@ -101,14 +101,37 @@ class MemoryLedger:
             change = decide(LedgerView(campaign, chunk, self._live_leases(run_key), self._clock()))
             return self._written(change)
 
-    def open_campaign(self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision) -> Change | None:
+    def open_campaign(
+        self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision, *, with_committed: bool = False
+    ) -> Change | None:
         with self._lock:
             others = tuple(
-                OtherCampaign(campaign, self._live_leases(campaign.run_key), _NAME)
+                OtherCampaign(
+                    campaign,
+                    self._live_leases(campaign.run_key),
+                    _NAME,
+                    self._committed_ranges(campaign) if with_committed else (),
+                )
                 for _, campaign in sorted(self._campaigns.items())
-                if campaign.run_key != run_key and campaign.target.same_object(target) and not campaign.over
+                if campaign.run_key != run_key
+                and campaign.target.same_object(target)
+                and (with_committed or not campaign.over)
             )
             return self._written(decide(OpeningView(self._campaigns.get(run_key), others)))
+
+    def _committed_ranges(self, campaign: Campaign) -> tuple[Window, ...]:
+        if campaign.finished:
+            return (campaign.window,)
+        found: list[tuple[int, Window]] = []
+        for (run_key, chunk_index), record in sorted(self._chunks.items()):
+            ever = record.status is ChunkStatus.COMMITTED or record.round > 1
+            if run_key != campaign.run_key or not ever:
+                continue
+            window = replace(campaign.window, lower=record.lower, upper=record.upper)
+            if found and found[-1][0] == chunk_index - 1:
+                window = replace(window, lower=found.pop()[1].lower)
+            found.append((chunk_index, window))
+        return tuple(window for _, window in found)
 
     def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
         self._end_all_holders(run_key)

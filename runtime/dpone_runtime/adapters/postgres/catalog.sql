@@ -26,3 +26,15 @@ SELECT n.nspname || '.' || c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.
 SELECT EXISTS (SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a
    ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
  WHERE i.indrelid = :relation AND i.indisvalid AND a.attname = :column)
+
+-- name: merge_rights
+-- What an upsert through a temporary table needs beyond what every load needs.
+SELECT has_table_privilege(:relation::oid, 'UPDATE'), has_database_privilege(current_database(), 'TEMPORARY')
+
+-- name: unique_keys
+-- The columns of each index that may decide a conflict: of plain columns, whole, valid, checked at once.
+SELECT ARRAY(SELECT a.attname::text FROM pg_catalog.pg_attribute a
+              WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::smallint[])[0:i.indnkeyatts - 1]))
+  FROM pg_catalog.pg_index i
+ WHERE i.indrelid = :relation AND i.indisunique AND i.indisvalid AND i.indimmediate
+   AND i.indpred IS NULL AND i.indexprs IS NULL

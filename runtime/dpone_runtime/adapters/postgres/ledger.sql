@@ -162,7 +162,7 @@ SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.
  ORDER BY n.nspname
 
 -- name: campaigns_on_target
--- Those that may still write there, with their chunks at work.
+-- Those that may still write there, with their chunks at work; with :over those too that no longer can.
 SELECT g.run_key, g.status, g.revision, g.round, g.plan_hash, g.config_hash, g.chunks_total, g.dataset, g.inner_mode,
        g.templated, g.window_column, g.window_kind, g.window_lower, g.window_upper, g.window_everything,
        g.source_server, g.source_database, g.source_relation, g.source_name,
@@ -172,8 +172,21 @@ SELECT g.run_key, g.status, g.revision, g.round, g.plan_hash, g.config_hash, g.c
          WHERE c.run_key = g.run_key AND c.status = 'running' AND c.lease_expires_at > clock_timestamp())
   FROM {campaigns} g
  WHERE g.target_server = :server AND g.target_database = :database AND g.target_relation = :relation
-   AND g.status NOT IN ('complete', 'published', 'closed')
+   AND (:over OR g.status NOT IN ('complete', 'published', 'closed'))
  ORDER BY g.run_key
+
+-- name: committed_ranges
+-- Bounds of each run of adjacent chunks of which some round was committed. A later round begins only when every chunk is, and
+-- leaves those rows in place where it does not come so far. No row: nothing of the campaign is in its target.
+WITH done AS (
+  SELECT c.chunk_index, c.chunk_index - row_number() OVER (ORDER BY c.chunk_index) AS island
+    FROM {chunks} c
+   WHERE c.run_key = :run_key AND (c.status = 'committed' OR c.round > 1))
+SELECT f.lower_bound, l.upper_bound
+  FROM (SELECT min(chunk_index) AS first, max(chunk_index) AS last FROM done GROUP BY island) r
+  JOIN {chunks} f ON f.run_key = :run_key AND f.chunk_index = r.first
+  JOIN {chunks} l ON l.run_key = :run_key AND l.chunk_index = r.last
+ ORDER BY r.first
 
 -- name: chunk_lock_holders
 -- Sessions of dpone that hold a chunk's lock now, each ended; only those of this database and of our name.

@@ -1,4 +1,7 @@
-"""The writing side of a lane on PostgreSQL: slice, rows and the chunk's completion in one transaction."""
+"""The writing side of a lane on PostgreSQL: slice, rows and the chunk's completion in one transaction.
+
+What becomes of the slice is `slice_changes`; everything around it is the same for every inner mode.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from dpone_runtime.adapters.postgres.session import (
     run_batch,
     settings_statement,
 )
-from dpone_runtime.adapters.sql.queries import Statement
+from dpone_runtime.adapters.postgres.slice_changes import SliceChange
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.ports.connectors import CommitUnknownError, LoadReceipt, LoadRequest, RowStream
 
@@ -34,6 +37,7 @@ class PostgresSink:
         self,
         connection: ResolvedConnection,
         chunked: ChunkedTable,
+        change: SliceChange,
         ledger_schema: str,
         *,
         strict: bool = False,
@@ -41,6 +45,7 @@ class PostgresSink:
     ) -> None:
         self._resolved = connection
         self._chunked = chunked
+        self._change = change
         self._schema = ledger_schema
         self._queries = postgres_queries(ledger_schema)
         self._connection = connect(connection, "sink")
@@ -53,7 +58,7 @@ class PostgresSink:
             self._connection = connect(self._resolved, "sink")
         try:
             self._begin(request)
-            receipt = self._replace_slice(request, stream, progress)
+            receipt = self._change_slice(request, stream, progress)
         except psycopg.Error as error:
             self._roll_back()
             raise translate(error, f"loading {self._chunked.table}", _place(request)) from error
@@ -91,14 +96,10 @@ class PostgresSink:
             )
         self._after("guarded")
 
-    def _replace_slice(
+    def _change_slice(
         self, request: LoadRequest, stream: RowStream, progress: Callable[[int], None]
     ) -> LoadReceipt:
-        table, columns = self._chunked.name, self._chunked.column_list
-        where = self._chunked.predicate(request.chunk)
-        delete = Statement("delete", f"DELETE FROM {table} WHERE {where}".replace("%", "%%"), {})
-        run_batch(self._connection, (delete,))
-        self._after("deleted")
+        into, columns = self._change.begin(self._connection, request), self._chunked.column_list
         moved = 0
 
         def counted() -> Iterator[bytes]:
@@ -109,8 +110,9 @@ class PostgresSink:
                 progress(len(block))
                 self._after("copying")
 
-        loaded = copy_in(self._connection, f"COPY {table} ({columns}) FROM STDIN (FORMAT binary)", counted())
+        copied = copy_in(self._connection, f"COPY {into} ({columns}) FROM STDIN (FORMAT binary)", counted())
         self._after("copied")
+        loaded = self._change.finish(self._connection, copied)
         if loaded != stream.rows and self._strict:
             raise RowsDifferError(
                 f"the source counted {stream.rows} rows and the target {loaded}; the chunk was rolled back",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import timedelta
 
 from dpone_contract.chunk_plan import RunKey
@@ -111,7 +112,9 @@ class SqlLedger:
             self._session.batch((self._queries.statement("rollback"),))
             raise
 
-    def open_campaign(self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision) -> Change | None:
+    def open_campaign(
+        self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision, *, with_committed: bool = False
+    ) -> Change | None:
         query = self._queries.statement
         opening = (
             *self._session.begin_statements(OPENING_WAIT),
@@ -131,14 +134,40 @@ class SqlLedger:
                 run_key=run_key,
             ) from error
         campaign = campaign_from_row(rows[0][0]) if rows[0] else None
-        others = self._others(run_key, target, tuple(row[0] for row in rows[1]))
+        others = self._others(run_key, target, tuple(row[0] for row in rows[1]), over=with_committed)
+        if with_committed:
+            others = self._with_committed(others)
         change = self._decided(lambda: decide(OpeningView(campaign, others)))
         begins_round = change is not None and campaign is not None and change.event.round != campaign.round
         locks = (query("lock", lock=self._lock("close", run_key)),) if begins_round else ()
         return self._finish(change, had_chunk=False, had_campaign=campaign is not None, locks=locks)
 
+    def _with_committed(self, others: tuple[OtherCampaign, ...]) -> tuple[OtherCampaign, ...]:
+        """Add what each has committed. The chunks are read of those alone that are not finished."""
+        partly = [other for other in others if not other.campaign.finished]
+        statements = [
+            self._session.queries_for_schema(other.ledger).statement(
+                "committed_ranges", run_key=other.campaign.run_key
+            )
+            for other in partly
+        ]
+        found = self._session.batch(statements) if statements else []
+        ranges = {
+            (other.ledger, other.campaign.run_key): tuple(
+                replace(other.campaign.window, lower=row[0], upper=row[1]) for row in rows
+            )
+            for other, rows in zip(partly, found, strict=True)
+        }
+        return tuple(
+            replace(
+                other,
+                committed=ranges.get((other.ledger, other.campaign.run_key), (other.campaign.window,)),
+            )
+            for other in others
+        )
+
     def _others(
-        self, run_key: RunKey, target: TableIdentity, schemas: tuple[str, ...]
+        self, run_key: RunKey, target: TableIdentity, schemas: tuple[str, ...], *, over: bool
     ) -> tuple[OtherCampaign, ...]:
         statements = [
             self._session.queries_for_schema(schema).statement(
@@ -146,6 +175,7 @@ class SqlLedger:
                 server=target.server,
                 database=target.database,
                 relation=target.relation,
+                over=over,
             )
             for schema in schemas
         ]

@@ -1,0 +1,99 @@
+"""What each inner mode does to a chunk's slice of the target: one object a mode, inside the sink's transaction.
+
+The sink takes the lock, asks the ledger, copies, completes and commits, the same for all. A change says what comes before
+the copy, into which table it goes, and what comes after it. None of them begins or ends a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, assert_never
+
+from dpone_contract.manifest import InnerMode
+from dpone_runtime.adapters.postgres.connect import PgConnection
+from dpone_runtime.adapters.postgres.merge import Merge, MergeKey
+from dpone_runtime.adapters.postgres.predicate import ChunkedTable
+from dpone_runtime.adapters.postgres.session import run_batch
+from dpone_runtime.adapters.sql.queries import Statement
+from dpone_runtime.ports.connectors import LoadRequest
+
+
+class SliceChange(Protocol):
+    """One mode. Errors of both methods: psycopg.Error as the server gives it; what a mode refuses by itself."""
+
+    def begin(self, connection: PgConnection, request: LoadRequest, /) -> str:
+        """Make room for a chunk's rows; give the quoted table that they are copied into."""
+
+    def finish(self, connection: PgConnection, copied: int, /) -> int:
+        """Do what remains once all rows are copied; give how many of them the target accounts for."""
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Delete the slice by the chunk's predicate, whatever the new rows say, and load."""
+
+    chunked: ChunkedTable
+    after: Callable[[str], None]
+
+    def begin(self, connection: PgConnection, request: LoadRequest) -> str:
+        return _delete(
+            connection, self.chunked, f" WHERE {self.chunked.predicate(request.chunk)}", self.after
+        )
+
+    def finish(self, _connection: PgConnection, copied: int) -> int:
+        return copied
+
+
+@dataclass(frozen=True)
+class FullRefresh:
+    """Delete every row of the target, and load.
+
+    It is DELETE, not TRUNCATE: whoever reads meanwhile keeps seeing the rows of before until the commit, and is not kept
+    waiting by an exclusive lock.
+    """
+
+    chunked: ChunkedTable
+    after: Callable[[str], None]
+
+    def begin(self, connection: PgConnection, _request: LoadRequest) -> str:
+        return _delete(connection, self.chunked, "", self.after)
+
+    def finish(self, _connection: PgConnection, copied: int) -> int:
+        return copied
+
+
+@dataclass(frozen=True)
+class Append:
+    """Load, and delete nothing. That it happens once is the chunk's row alone, which commits with the rows."""
+
+    chunked: ChunkedTable
+
+    def begin(self, _connection: PgConnection, _request: LoadRequest) -> str:
+        return self.chunked.name
+
+    def finish(self, _connection: PgConnection, copied: int) -> int:
+        return copied
+
+
+def slice_change(
+    mode: InnerMode, chunked: ChunkedTable, key: MergeKey, after: Callable[[str], None]
+) -> SliceChange:
+    """Give the change of a mode. `after` is told what it has done: `deleted`, `staged`, `merged`."""
+    match mode:
+        case InnerMode.PARTITION_REPLACE | InnerMode.REPLACE:
+            return Replace(chunked, after)
+        case InnerMode.INCREMENTAL_APPEND:
+            return Append(chunked)
+        case InnerMode.INCREMENTAL_MERGE:
+            return Merge(chunked, key, after)
+        case InnerMode.FULL_REFRESH:
+            return FullRefresh(chunked, after)
+        case _:
+            assert_never(mode)
+
+
+def _delete(connection: PgConnection, chunked: ChunkedTable, where: str, after: Callable[[str], None]) -> str:
+    run_batch(connection, (Statement("delete", f"DELETE FROM {chunked.name}{where}".replace("%", "%%"), {}),))
+    after("deleted")
+    return chunked.name
