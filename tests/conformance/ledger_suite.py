@@ -718,6 +718,96 @@ class LedgerConformance:
         assert (None, ()) == (views[0].campaign, views[1].others)
         assert RUN_KEY == views[1].campaign.run_key
 
+    @pytest.mark.parametrize("status", [CampaignStatus.COMPLETE, CampaignStatus.PUBLISHED])
+    def test_an_append_over_a_finished_campaign_needs_a_reason(self, backend, ledger, campaign, status):
+        set_status(ledger, status)
+        before = backend.events()
+        with pytest.raises(OverlapError, match="load them twice"):
+            open_campaign(ledger, appending("2013-01-05", "2013-02-01"))
+        assert before == backend.events()
+        opened = open_campaign(ledger, appending("2013-01-05", "2013-02-01"), reason="deleted by hand")
+        assert Opening.CREATED is opened.how
+        assert "deleted by hand" == backend.events()[-1].detail
+
+    def test_an_append_that_adjoins_what_is_loaded_is_opened(self, ledger, campaign):
+        set_status(ledger, CampaignStatus.COMPLETE)
+        assert Opening.CREATED is open_campaign(ledger, appending("2013-01-06", "2013-02-01")).how
+
+    def test_an_append_over_a_finished_campaign_elsewhere_is_opened(self, ledger, campaign):
+        set_status(ledger, CampaignStatus.COMPLETE)
+        elsewhere = replace(appending("2013-01-01", "2013-02-01"), target=replace(TARGET, relation="9"))
+        assert Opening.CREATED is open_campaign(ledger, elsewhere).how
+
+    @pytest.mark.parametrize(
+        "lower, upper, free",
+        [
+            ("2013-01-01", "2013-01-02", False),
+            ("2013-01-02", "2013-01-03", False),
+            ("2013-01-03", "2013-01-04", True),
+            ("2013-01-04", "2013-01-05", False),
+            ("2013-01-05", "2013-01-06", True),
+            ("2012-12-01", "2013-02-01", False),
+        ],
+    )
+    def test_an_append_meets_only_what_a_closed_campaign_has_committed(
+        self, backend, ledger, campaign, claims, lower, upper, free
+    ):
+        for index in (1, 2, 4):
+            backend.complete(claims.claim(index).request, 1, 1)
+        claimed(claims, 5)
+        set_status(ledger, CampaignStatus.CLOSED)
+        if free:
+            assert Opening.CREATED is open_campaign(ledger, appending(lower, upper)).how
+        else:
+            with pytest.raises(OverlapError, match="closed"):
+                open_campaign(ledger, appending(lower, upper))
+
+    def test_an_opening_sees_what_others_have_committed_where_it_asks(
+        self, backend, ledger, campaign, claims
+    ):
+        for index in (1, 2, 4):
+            backend.complete(claims.claim(index).request, 1, 1)
+        views: list[OpeningView] = []
+        ledger.open_campaign(overlapping().run_key, TARGET, views.append, with_committed=True)
+        set_status(ledger, CampaignStatus.COMPLETE)
+        ledger.open_campaign(overlapping().run_key, TARGET, views.append, with_committed=True)
+        ledger.open_campaign(overlapping().run_key, TARGET, views.append)
+        ranges = [("2013-01-01", "2013-01-03"), ("2013-01-04", "2013-01-05")]
+        assert ranges == [(window.lower, window.upper) for window in views[0].others[0].committed]
+        assert (campaign.window,) == views[1].others[0].committed
+        assert () == views[2].others
+
+    def test_a_round_that_has_not_come_so_far_leaves_the_last_one_committed(
+        self, backend, ledger, campaign, claims
+    ):
+        """Of the first round all is in the target, also where the second one has claimed or failed."""
+        for index in range(1, 6):
+            backend.complete(claims.claim(index).request, 1, 1)
+        set_status(ledger, CampaignStatus.COMPLETE)
+        assert Opening.NEW_ROUND is open_campaign(ledger, make_campaign(templated=True)).how
+        assert 2 == claimed(claims_of(ledger), 3).round
+        set_status(ledger, CampaignStatus.CLOSED)
+        for day in (3, 5):
+            with pytest.raises(OverlapError, match="closed"):
+                open_campaign(ledger, appending(f"2013-01-0{day}", f"2013-01-0{day + 1}"))
+
+    def test_an_append_never_begins_a_second_round(self, backend, ledger):
+        wanted = make_campaign(templated=True, inner_mode="incremental_append")
+        open_campaign(ledger, wanted)
+        set_status(ledger, CampaignStatus.COMPLETE)
+        before = backend.events()
+        for reason in (None, "again"):
+            assert Opening.COMPLETE is open_campaign(ledger, wanted, reason=reason).how
+        assert before == backend.events()
+        assert 1 == ledger.read_campaign(RUN_KEY).round
+
+    def test_a_cancelled_append_is_resumed_and_not_stopped_by_itself(self, backend, ledger):
+        wanted = make_campaign(inner_mode="incremental_append")
+        campaign = open_campaign(ledger, wanted).campaign
+        backend.complete(claims_of(ledger).claim(1).request, 1, 1)
+        cancel_campaign(ledger, campaign, reason="stop", by=None)
+        assert Opening.RESUMED is open_campaign(ledger, wanted, reason="go on").how
+
     # Closing and fencing.
 
     def test_closing_ends_the_holders_of_every_chunk_of_the_campaign(self, backend, ledger, campaign, claims):
@@ -817,6 +907,12 @@ def overlapping() -> Campaign:
     """Another campaign on the same target whose window shares a day with the suite's."""
     plan = make_plan(run_key="another")
     return make_campaign(plan, window=Window("flight_date", "date", "2013-01-05", "2013-02-01"))
+
+
+def appending(lower: str, upper: str) -> Campaign:
+    """Another campaign on the same target, which appends."""
+    window = Window("flight_date", "date", lower, upper)
+    return replace(overlapping(), window=window, inner_mode="incremental_append")
 
 
 def event_of(record: ChunkRecord, kind: EventKind) -> Event:

@@ -112,11 +112,12 @@ class LaneLostError(DponeError):
 
 
 class OverlapError(DponeError):
-    """Another unfinished campaign covers part of the same window of the same target.
+    """Another unfinished campaign covers part of the same window of the same target, or an append would meet what is loaded.
 
     Raised: while a run opens its campaign; by `check`, as a warning, for workloads of one catalog.
 
-    Retry: no. Do: finish the other campaign, or cancel it with `dpone backfill cancel`, then run this one.
+    Retry: no. Do: finish the other campaign, or cancel it with `dpone backfill cancel`, then run this one; an append may be let
+    with `dpone backfill run MANIFEST --execute --reason ...` where the rows that were loaded are gone.
     """
 
     code = ErrorCode.BACKFILL_OVERLAP

@@ -196,6 +196,18 @@ def test_full_refresh_is_for_one_chunk():
     assert caught.value.next_step == "use partition_replace"
 
 
+@pytest.mark.parametrize("key", [None, []])
+def test_a_merge_needs_a_key(key):
+    with pytest.raises(PlanInvalidError, match="needs a unique_key"):
+        plan_campaign(process_of(backfill__inner_mode="incremental_merge", sink__strategy__unique_key=key))
+
+
+def test_a_key_cannot_be_ordered_by_its_own_column():
+    changes = {"sink__strategy__unique_key": ["a", "b"], "sink__strategy__version_column": "b"}
+    with pytest.raises(PlanInvalidError, match="b is part of unique_key"):
+        plan_campaign(process_of(backfill__inner_mode="incremental_merge", **changes))
+
+
 def test_a_mapping_plan_is_that_of_the_campaigns_own_chunks():
     campaign = plan_campaign(PROCESS)
     mapping = campaign.mapping_plan(PROCESS.mapping)

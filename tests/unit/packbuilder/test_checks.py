@@ -221,6 +221,37 @@ def test_a_pinned_id_of_a_templated_window_is_refused(tmp_path):
     )
 
 
+MERGE = {"backfill__inner_mode": "incremental_merge"}
+
+
+def test_a_merge_whose_keys_may_meet_in_two_chunks_is_a_warning(tmp_path):
+    finding = only(check_manifest(tmp_path, **MERGE, sink__strategy__unique_key=["order_id"]))
+    assert (Severity.WARNING, line_of(tmp_path / "orders.yaml", "inner_mode")) == (
+        finding.severity,
+        finding.line,
+    )
+    assert "order_date is not part of unique_key" in finding.message
+    assert "version_column" in finding.next_step
+
+
+@pytest.mark.parametrize("changes", [{"key": ["order_date", "order_id"]}, {"version_column": "updated_at"}])
+def test_a_merge_whose_keys_are_ordered_is_not_warned_of(tmp_path, changes):
+    version = {f"sink__strategy__{key}": value for key, value in changes.items() if key != "key"}
+    key = changes.get("key", ["order_id"])
+    assert () == check_manifest(tmp_path, **MERGE, sink__strategy__unique_key=key, **version)
+
+
+@pytest.mark.parametrize(
+    "changes", [{**MERGE, "sink__strategy__unique_key": None}, {"backfill__inner_mode": "full_refresh"}]
+)
+def test_a_mode_that_does_not_fit_is_told_at_the_mode(tmp_path, changes):
+    finding = only(check_manifest(tmp_path, **changes))
+    assert ("DPONE_BACKFILL_PLAN_INVALID", line_of(tmp_path / "orders.yaml", "inner_mode")) == (
+        finding.code,
+        finding.line,
+    )
+
+
 def test_a_lease_duration_is_a_warning(tmp_path):
     finding = only(check_manifest(tmp_path, backfill__lease_ttl_minutes=30))
     assert (Severity.WARNING, line_of(tmp_path / "orders.yaml", "lease_ttl_minutes")) == (
