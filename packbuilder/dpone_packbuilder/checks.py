@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from dpone_contract.errors import DponeError, ErrorCode
 from dpone_contract.finding import Finding, Severity
+from dpone_contract.manifest import InnerMode
 from dpone_contract.pack import Pack, ProcessPlan
 from dpone_packbuilder.campaign_rules import plan_workload
 from dpone_packbuilder.compiler import compile_pack, compile_task
@@ -130,6 +131,11 @@ def _review_draft(workload: Workload) -> list[Finding]:
 
 
 def _overlap(one: PlannedWorkload, other: PlannedWorkload) -> bool:
+    if InnerMode.FULL_REFRESH in (
+        one.process.manifest.backfill.inner_mode,
+        other.process.manifest.backfill.inner_mode,
+    ):
+        return True
     first, second = one.campaign.plan, other.campaign.plan
     if first.spec.column != second.spec.column:
         return True

@@ -60,6 +60,10 @@ class LedgerBackend(ABC):
         """Let a lease lapse without waiting."""
 
     @abstractmethod
+    def pass_time(self) -> None:
+        """Let a moment pass."""
+
+    @abstractmethod
     def complete(self, request: LoadRequest, rows_extracted: int, rows_loaded: int) -> None:
         """Do what a sink does at the end of its data transaction; ChunkLeaseLostError where a guard refuses."""
 
@@ -800,6 +804,30 @@ class LedgerConformance:
             assert Opening.COMPLETE is open_campaign(ledger, wanted, reason=reason).how
         assert before == backend.events()
         assert 1 == ledger.read_campaign(RUN_KEY).round
+
+    def test_a_reason_to_resume_an_append_is_none_to_load_what_another_has_loaded_since(
+        self, backend, ledger
+    ):
+        wanted = make_campaign(inner_mode="incremental_append")
+        campaign = open_campaign(ledger, wanted).campaign
+        backend.complete(claims_of(ledger).claim(1).request, 1, 1)
+        cancel_campaign(ledger, campaign, reason="stop", by=None)
+        later = appending("2013-01-03", "2013-01-06")
+        assert Opening.CREATED is open_campaign(ledger, later).how
+        set_status(ledger, CampaignStatus.COMPLETE, later.run_key)
+        with pytest.raises(OverlapError, match="load them twice") as refused:
+            open_campaign(ledger, wanted, reason="go on")
+        assert "another backfill_id" in refused.value.next_step
+        assert CampaignStatus.CLOSED is ledger.read_campaign(RUN_KEY).status
+
+    def test_an_append_that_began_with_a_reason_is_resumed(self, backend, ledger):
+        earlier = open_campaign(ledger, appending("2013-01-03", "2013-01-06")).campaign
+        set_status(ledger, CampaignStatus.COMPLETE, earlier.run_key)
+        backend.pass_time()
+        wanted = make_campaign(inner_mode="incremental_append")
+        campaign = open_campaign(ledger, wanted, reason="deleted by hand").campaign
+        cancel_campaign(ledger, campaign, reason="stop", by=None)
+        assert Opening.RESUMED is open_campaign(ledger, wanted, reason="go on").how
 
     def test_a_cancelled_append_is_resumed_and_not_stopped_by_itself(self, backend, ledger):
         wanted = make_campaign(inner_mode="incremental_append")

@@ -36,6 +36,9 @@ class MemoryBackend(LedgerBackend):
             for other in others:
                 self.ledger.renew(other)
 
+    def pass_time(self):
+        self._clock.advance(LEASE_TTL)
+
     def complete(self, request, rows_extracted, rows_loaded):
         self.ledger.complete_chunk(request, rows_extracted, rows_loaded)
 

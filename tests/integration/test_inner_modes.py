@@ -5,6 +5,7 @@ import pytest
 from tests.integration.campaigns import History, day
 from tests.integration.child_runs import Finished
 from tests.integration.inner_modes import KEY, UNIQUE, mode_text
+from tests.waiting import wait_until
 
 ID_UNIQUE = "CREATE UNIQUE INDEX history_id ON target.history (id)"
 VERSIONED = """
@@ -263,6 +264,41 @@ def test_without_a_version_the_chunk_that_commits_last_decides(history: History)
     key_in_two_chunks(history)
     require_done(load(history, "incremental_merge", key="[id]"))
     assert ["older"] == notes(history, "id = 5")
+
+
+def test_rows_are_written_in_the_order_of_their_key(history: History) -> None:
+    """Two transactions that meet in several rows lock them in one order, so that none waits for the other in a circle."""
+    history.sql(UNIQUE)
+    history.sql(
+        "CREATE TABLE source.turned AS SELECT * FROM source.history ORDER BY id DESC;"
+        "DROP TABLE source.history; ALTER TABLE source.turned RENAME TO history"
+    )
+    require_done(load(history, "incremental_merge", key=KEY, chunks="1"))
+    written = [row[0] for row in history.sql("SELECT id FROM target.history ORDER BY ctid")]
+    assert list(range(20)) == written
+
+
+def test_a_chunk_waits_for_another_that_merges_the_same_key(history: History) -> None:
+    """As a second campaign does, whose chunk meets the first one's in a row; the newer one stays, though it came first."""
+    key_in_two_chunks(history)
+    told = {"key": "[id]", "version": "version"}
+    one = {"first": day(1).isoformat(), "last": day(1).isoformat()}
+    two = {"first": day(2).isoformat(), "last": day(2).isoformat()}
+    first = history.start(
+        "run",
+        history.manifest(mode_text("incremental_merge", **one, **told)),  # type: ignore[arg-type]  # all text
+        faults=[("merged", 1, "hold")],
+    )
+    first.wait_for("merged", 1)
+    text = mode_text("incremental_merge", **two, **told)  # type: ignore[arg-type]  # all text
+    second = history.start("run", history.manifest(text, file="second.yaml"))
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'transactionid'"
+    wait_until(lambda: history.value(waiting) == 1, 30, "the wait for the first one's row")
+    first.release()
+    for run in (first, second):
+        require_done(run.finish())
+    assert ["newer"] == notes(history, "id = 5")
+    assert 40 == history.value("SELECT count(*) FROM target.history")
 
 
 def test_a_row_without_a_version_is_older_than_any(history: History) -> None:

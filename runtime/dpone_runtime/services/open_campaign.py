@@ -50,7 +50,8 @@ def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | Non
 
     A campaign that is open already is only compared, without a lock: items do not wait for one another. A complete
     one begins a new round where its window is templated, else there is nothing to do; one that appends never does. Where
-    it appends, nothing of its window may be committed on the target by any other campaign, unless `reason` allows it.
+    it appends, nothing of its window may be committed on the target by any other campaign, unless `reason` allows it when
+    it is created; a resumption's reason says nothing of what others have loaded since.
 
     Errors: CampaignDriftError, CampaignStoppedError, OverlapError; CampaignBusyError where the locks are not free, or
     others change the campaign all the time.
@@ -96,8 +97,10 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> Opene
             if not current.finished and reason is None:
                 require_open(current)
         _require_no_overlap(wanted, view.others)
-        if wanted.appends and reason is None:
-            _require_nothing_committed(wanted, view.others)
+        if wanted.appends:
+            _require_nothing_committed(
+                wanted, _met(view.others, current, reason), resumed=current is not None
+            )
         if current is None:
             how, current = Opening.CREATED, wanted
             return _change(current, EventKind.OPENED, reason)
@@ -133,8 +136,28 @@ def _require_no_overlap(wanted: Campaign, others: tuple[OtherCampaign, ...]) -> 
         )
 
 
-def _require_nothing_committed(wanted: Campaign, others: tuple[OtherCampaign, ...]) -> None:
+def _met(
+    others: tuple[OtherCampaign, ...], current: Campaign | None, reason: str | None
+) -> tuple[OtherCampaign, ...]:
+    """Give the campaigns whose rows an append must not meet: all, or those that no reason can have been about."""
+    if current is None:
+        return others if reason is None else ()
+    return tuple(other for other in others if _is_later(other.campaign, current))
+
+
+def _is_later(other: Campaign, campaign: Campaign) -> bool:
+    began, other_began = campaign.created_at, other.created_at
+    return began is None or other_began is None or other_began >= began
+
+
+def _require_nothing_committed(wanted: Campaign, others: tuple[OtherCampaign, ...], *, resumed: bool) -> None:
     """Refuse to append to what is loaded: the rows would be there twice."""
+    way_out = (
+        "append what is left of the window under another backfill_id"
+        if resumed
+        else "load a window that adjoins, or use partition_replace; if those rows are gone or shall stand twice: "
+        "dpone backfill run MANIFEST --execute --reason ..."
+    )
     for other in others:
         window = next((window for window in other.committed if window.overlaps(wanted.window)), None)
         if window is None:
@@ -144,8 +167,7 @@ def _require_nothing_committed(wanted: Campaign, others: tuple[OtherCampaign, ..
             f"campaign {other.campaign.run_key} ({other.campaign.status.value}) has committed rows within {shown} of the "
             f"same target {other.campaign.dataset}: appending the window would load them twice",
             where=f"ledger {other.ledger}",
-            next_step="load a window that adjoins, or use partition_replace; if those rows are gone or shall stand twice: "
-            "dpone backfill run MANIFEST --execute --reason ...",
+            next_step=way_out,
             run_key=other.campaign.run_key,
         )
 

@@ -336,6 +336,14 @@ def test_two_workloads_cannot_have_one_dag_id(tmp_path):
         ({"chunk__from": "2024-01-11", "chunk__to": "2024-01-12"}, False),
         ({"chunk__column": "paid_on", "chunk__from": "2025-01-01", "chunk__to": "2025-01-02"}, True),
         ({"sink__connection_ref": "elsewhere"}, False),
+        (
+            {
+                "backfill__inner_mode": "full_refresh",
+                "chunk__from": "2025-01-01",
+                "chunk__to": "2025-01-01",
+            },
+            True,
+        ),
     ],
 )
 def test_overlapping_windows_of_one_target_are_a_warning(tmp_path, changes, overlapping):
