@@ -227,7 +227,7 @@ def test_keys_that_occur_twice_in_a_chunk_are_counted_and_not_shown(
 def test_the_highest_version_of_a_chunk_wins(history: History) -> None:
     history.sql(VERSIONED)
     history.sql(UNIQUE)
-    for note, version in (("newest", "3"), ("newer", "2"), ("unversioned", "NULL")):
+    for note, version in (("newest", "3"), ("newer", "2"), ("unversioned", "NULL"), ("as well", "NULL")):
         history.sql(
             f"INSERT INTO source.history (day, id, note, version) VALUES (%s, 25, '{note}', {version})",
             day(2),
@@ -237,8 +237,8 @@ def test_the_highest_version_of_a_chunk_wins(history: History) -> None:
     assert ["newest"] == notes(history, "id = 25")
     assert done.outcome is not None
     assert done.outcome.backfill is not None
-    # All are accounted for: three of them were outdone.
-    assert (63, 63) == (done.outcome.backfill.rows_extracted, done.outcome.backfill.rows_loaded)
+    # All are accounted for: four of them were outdone.
+    assert (64, 64) == (done.outcome.backfill.rows_extracted, done.outcome.backfill.rows_loaded)
     assert 60 == history.value("SELECT count(*) FROM target.history")
 
 
@@ -301,6 +301,16 @@ def test_a_chunk_waits_for_another_that_merges_the_same_key(history: History) ->
     assert 40 == history.value("SELECT count(*) FROM target.history")
 
 
+def test_an_interval_run_again_updates_rows_of_the_same_version(history: History) -> None:
+    history.sql(VERSIONED)
+    history.sql(UNIQUE)
+    told = {"key": KEY, "version": "version"}
+    require_done(run_day(history, "incremental_merge", **told))
+    history.sql("UPDATE source.history SET note = 'mended' WHERE id = 41")
+    require_done(run_day(history, "incremental_merge", **told))
+    assert ["mended"] == notes(history, "id = 41")
+
+
 def test_a_row_without_a_version_is_older_than_any(history: History) -> None:
     history.sql(VERSIONED)
     history.sql(UNIQUE)
@@ -337,6 +347,7 @@ def test_null_in_a_key_is_counted_and_refused(history: History) -> None:
         "CREATE UNIQUE INDEX ON target.history (id) INCLUDE (day)",
         "CREATE UNIQUE INDEX ON target.history (day, id) WHERE id > 0",
         "CREATE UNIQUE INDEX ON target.history (day, abs(id))",
+        "CREATE UNIQUE INDEX ON target.history (day, id, abs(id))",
         "ALTER TABLE target.history ADD UNIQUE (day, id) DEFERRABLE",
     ],
 )
@@ -393,6 +404,19 @@ def test_rows_that_a_trigger_drops_are_missed(history: History) -> None:
     assert done.outcome is not None
     assert done.outcome.backfill is not None
     assert (60, 59) == (done.outcome.backfill.rows_extracted, done.outcome.backfill.rows_loaded)
+
+
+def test_the_staging_of_a_chunk_is_gone_before_the_next(history: History) -> None:
+    history.sql(UNIQUE)
+    held = history.start(
+        "run",
+        history.manifest(mode_text("incremental_merge", key=KEY)),
+        faults=[("guarded", 2, "hold")],
+    )
+    held.wait_for("guarded", 2)
+    assert 0 == history.value("SELECT count(*) FROM pg_class WHERE relname LIKE 'dpone_staging%'")
+    held.release()
+    require_done(held.finish())
 
 
 def test_a_merge_leaves_no_table_behind(history: History) -> None:

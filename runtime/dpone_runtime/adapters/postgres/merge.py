@@ -55,10 +55,9 @@ class Merge:
         self._require_keys(connection)
         merged = _affected(connection, self._upsert())
         self.after("merged")
-        wanted = copied if self.key.version is None else _count(connection, self._winners_count())
-        if merged == wanted:
+        if merged == copied:
             return copied
-        # Left alone for a newer row, or dropped by a trigger: only what is there tells them apart.
+        # Outdone by a newer row of chunk or target, or dropped by a trigger: only what is there tells them apart.
         return copied - _count(connection, self._missing_count())
 
     def _require_keys(self, connection: PgConnection) -> None:
@@ -102,9 +101,6 @@ class Merge:
             f"SELECT DISTINCT ON ({keys}) {columns} FROM {self._staging}"
             f" ORDER BY {keys}, {quoted(version)} DESC NULLS LAST"
         )
-
-    def _winners_count(self) -> str:
-        return f"SELECT count(*) FROM (SELECT DISTINCT {_list(self.key.columns)} FROM {self._staging}) keys"
 
     def _upsert(self) -> str:
         chunked, key = self.chunked, self.key
