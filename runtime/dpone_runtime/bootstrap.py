@@ -25,7 +25,7 @@ from dpone_runtime.adapters.postgres.catalog import (
     require_target_kind,
 )
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
-from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
+from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table, require_names_fit
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window, require_chunk_column
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
@@ -97,9 +97,12 @@ class PreparedRun:
 def resolve_connections(manifest: Manifest, environ: Mapping[str, str]) -> Connections:
     """Resolve both connections of a process before either is opened.
 
-    Errors: ConnectionMissingError, ConnectionInvalidError.
+    Errors: ConnectionMissingError, ConnectionInvalidError; ManifestInvalidError for a name that no server keeps whole.
     """
     source, sink = manifest.source, manifest.sink
+    require_names_fit("source.table", source.table.schema_, source.table.name)
+    require_names_fit("sink.table", sink.table.schema_, sink.table.name)
+    require_names_fit("sink.strategy.backfill.state.schema", manifest.backfill.state.schema_)
     return Connections(
         resolve_connection(source.connection, source.type, environ),
         resolve_connection(sink.connection, sink.type, environ),
