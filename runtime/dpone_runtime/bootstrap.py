@@ -20,12 +20,12 @@ from dpone_runtime.adapters.postgres.catalog import (
     create_target_statements,
     find_table,
     has_leading_index,
-    matched_columns,
     require_table,
     require_target_kind,
 )
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table, require_names_fit
+from dpone_runtime.adapters.postgres.matched_columns import MatchedColumns, match_columns
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window, require_chunk_column
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
@@ -58,6 +58,7 @@ class LaneEnd(FrozenModel):
     table: TableName
     column_name: str
     column_type: str
+    casts: dict[str, str] = {}
 
     def resolve(self) -> ResolvedConnection:
         """Find the connection, in the process that opens it."""
@@ -66,7 +67,7 @@ class LaneEnd(FrozenModel):
     def chunked(self, columns: tuple[str, ...], kind: ChunkKind, timezone: str) -> ChunkedTable:
         """Give the table with what is copied of it and how it is cut."""
         column = Column(self.column_name, self.column_type, nullable=True, builtin=True)
-        return ChunkedTable(self.table, columns, column, kind, timezone)
+        return ChunkedTable(self.table, columns, column, kind, timezone, self.casts)
 
 
 class LaneBootstrap(FrozenModel):
@@ -136,7 +137,7 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
         )
         target = _target(connections.sink, manifest, source, column.name)
         into = require_chunk_column(target.shape.column(column.name), str(manifest.sink.table), planned.plan)
-        columns = matched_columns(source.shape, target.shape)
+        matched = match_columns(source.shape, target.shape, _midnights_of(planned))
         ledger = open_ledger(manifest, connections)
         ledger.ensure_schema()
         if ledger.read_campaign(planned.plan.run_key) is None and backfill.chunk.nulls is NullPolicy.FAIL:
@@ -144,7 +145,7 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
     window = covered_window(into, planned.plan)
     wanted = _wanted(manifest, planned, window, source.shape.identity, target.shape.identity)
     return PreparedRun(
-        ledger, wanted, _lane_bootstrap(process, planned.plan.spec.kind, columns, column, into)
+        ledger, wanted, _lane_bootstrap(process, planned.plan.spec.kind, matched, column, into)
     )
 
 
@@ -176,8 +177,15 @@ def inspect_ends(process: Process, planned: CampaignPlan, connections: Connectio
         else:
             require_target_kind(target)
             require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
-            matched_columns(described.shape, target.shape)
+            matched = match_columns(described.shape, target.shape, _midnights_of(planned))
+            lines.extend(f"{name} is loaded as {cast}" for name, cast in matched.casts.items())
     return tuple(lines)
+
+
+def _midnights_of(planned: CampaignPlan) -> str | None:
+    """Give the zone in which a day begins; windows of numbers and uuids have none."""
+    spec = planned.plan.spec
+    return spec.timezone if spec.kind in (ChunkKind.DATE, ChunkKind.TIMESTAMP) else None
 
 
 def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable, column: str) -> PgTable:
@@ -233,7 +241,7 @@ def _wanted(
 
 
 def _lane_bootstrap(
-    process: Process, kind: ChunkKind, columns: tuple[str, ...], column: Column, into: Column
+    process: Process, kind: ChunkKind, matched: MatchedColumns, column: Column, into: Column
 ) -> LaneBootstrap:
     manifest = process.manifest
     chunk = manifest.backfill.chunk
@@ -245,6 +253,7 @@ def _lane_bootstrap(
             table=source.table,
             column_name=column.name,
             column_type=column.type,
+            casts=dict(matched.casts),
         ),
         sink=LaneEnd(
             connection=sink.connection,
@@ -253,7 +262,7 @@ def _lane_bootstrap(
             column_name=into.name,
             column_type=into.type,
         ),
-        columns=columns,
+        columns=matched.names,
         kind=kind,
         timezone=chunk.timezone if chunk else "UTC",
         ledger_schema=manifest.backfill.state.schema_,

@@ -71,6 +71,7 @@ def session_settings(connection: PgConnection, lock_wait_ms: int, idle_ms: int) 
         "idle_in_transaction_session_timeout": str(idle_ms),
         "synchronous_commit": "on",
         "row_security": "off",
+        "xmloption": "content",
         "tcp_keepalives_idle": "20",
         "tcp_keepalives_interval": "5",
         "tcp_keepalives_count": "4",

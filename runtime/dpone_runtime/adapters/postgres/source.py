@@ -58,7 +58,7 @@ class PostgresSource:
     def statement(self, chunk: Chunk) -> str:
         """Give the COPY of one chunk."""
         chunked = self._chunked
-        rows = f"SELECT {chunked.column_list} FROM {chunked.name} WHERE {chunked.predicate(chunk)}"
+        rows = f"SELECT {chunked.select_list} FROM {chunked.name} WHERE {chunked.predicate(chunk)}"
         return f"COPY ({rows}) TO STDOUT (FORMAT binary)"
 
     def close(self) -> None:
