@@ -11,7 +11,7 @@ from datetime import timedelta
 from dpone_contract.chunk_options import ChunkKind, NullPolicy
 from dpone_contract.errors import InternalError, NullsFoundError, TableMissingError
 from dpone_contract.frozen import FrozenModel
-from dpone_contract.manifest import DatabaseType, Manifest, TableName
+from dpone_contract.manifest import DatabaseType, Manifest, SourceOptions, TableName
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
 from dpone_runtime.adapters.postgres.catalog import (
@@ -27,6 +27,7 @@ from dpone_runtime.adapters.postgres.connect import PgConnection, connect, trans
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table, require_names_fit
 from dpone_runtime.adapters.postgres.matched_columns import MatchedColumns, match_columns
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window, require_chunk_column
+from dpone_runtime.adapters.postgres.selection import filtered, require_filter, select_columns
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
 from dpone_runtime.adapters.postgres.sink import PostgresSink
@@ -59,6 +60,7 @@ class LaneEnd(FrozenModel):
     column_name: str
     column_type: str
     casts: dict[str, str] = {}
+    where: str | None = None
 
     def resolve(self) -> ResolvedConnection:
         """Find the connection, in the process that opens it."""
@@ -67,7 +69,7 @@ class LaneEnd(FrozenModel):
     def chunked(self, columns: tuple[str, ...], kind: ChunkKind, timezone: str) -> ChunkedTable:
         """Give the table with what is copied of it and how it is cut."""
         column = Column(self.column_name, self.column_type, nullable=True, builtin=True)
-        return ChunkedTable(self.table, columns, column, kind, timezone, self.casts)
+        return ChunkedTable(self.table, columns, column, kind, timezone, self.casts, self.where)
 
 
 class LaneBootstrap(FrozenModel):
@@ -131,7 +133,7 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
     if backfill.chunk is None:
         raise InternalError("a run was prepared without chunks", next_step="report it with the log")
     with connect(connections.source, "prepare") as source_session:
-        source = require_table(source_session, manifest.source.table, "source")
+        source = _source(source_session, manifest.source, planned)
         column = require_chunk_column(
             source.shape.column(backfill.chunk.column), str(manifest.source.table), planned.plan
         )
@@ -141,7 +143,7 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
         ledger = open_ledger(manifest, connections)
         ledger.ensure_schema()
         if ledger.read_campaign(planned.plan.run_key) is None and backfill.chunk.nulls is NullPolicy.FAIL:
-            _require_no_nulls(source_session, manifest.source.table, column)
+            _require_no_nulls(source_session, manifest.source, column)
     window = covered_window(into, planned.plan)
     wanted = _wanted(manifest, planned, window, source.shape.identity, target.shape.identity)
     return PreparedRun(
@@ -157,7 +159,7 @@ def inspect_ends(process: Process, planned: CampaignPlan, connections: Connectio
     manifest, name = process.manifest, planned.plan.spec.column
     lines = []
     with connect(connections.source, "plan") as source, connect(connections.sink, "plan") as sink:
-        described = require_table(source, manifest.source.table, "source")
+        described = _source(source, manifest.source, planned)
         require_chunk_column(described.shape.column(name), str(manifest.source.table), planned.plan)
         target = find_table(sink, manifest.sink.table)
         lines.append(f"connections {connections.source.name} and {connections.sink.name} answer")
@@ -205,10 +207,19 @@ def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable,
     return found
 
 
-def _require_no_nulls(session: PgConnection, table: TableName, column: Column) -> None:
+def _source(session: PgConnection, options: SourceOptions, planned: CampaignPlan) -> PgTable:
+    """Describe what of the source is loaded."""
+    found = select_columns(require_table(session, options.table, "source"), options, planned.plan.spec.column)
+    require_filter(session, options)
+    return found
+
+
+def _require_no_nulls(session: PgConnection, options: SourceOptions, column: Column) -> None:
     if not column.nullable:
         return
-    text = f"SELECT EXISTS (SELECT FROM {quoted_table(table)} WHERE {quoted(column.name)} IS NULL)"
+    table = options.table
+    where = filtered(f"{quoted(column.name)} IS NULL", options.where)
+    text = f"SELECT EXISTS (SELECT FROM {quoted_table(table)} WHERE {where})"
     with translated(f"looking for NULL in {table}"):
         found = session.execute(text.encode()).fetchone()
     if found is not None and found[0]:
@@ -254,6 +265,7 @@ def _lane_bootstrap(
             column_name=column.name,
             column_type=column.type,
             casts=dict(matched.casts),
+            where=source.where,
         ),
         sink=LaneEnd(
             connection=sink.connection,

@@ -119,7 +119,7 @@ def manifest_invalid(desk: Desk) -> Told:
 
 
 def not_supported(desk: Desk) -> Told:
-    return desk.command("backfill", "plan", desk.manifest(source__where="id > 0"))
+    return desk.command("backfill", "plan", desk.manifest(sink__options={}))
 
 
 def usage(desk: Desk) -> Told:

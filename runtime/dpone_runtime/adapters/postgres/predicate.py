@@ -42,6 +42,8 @@ class ChunkedTable:
     timezone: str
     casts: Mapping[str, str] = field(default_factory=dict)
     """What the SELECT of a source casts columns to, so that its COPY writes the target's types."""
+    where: str | None = None
+    """Which rows of a source are loaded; a target's slice is deleted whole."""
 
     @property
     def name(self) -> str:
