@@ -41,6 +41,10 @@ class PgTable:
     row_security: bool
     may_read: bool
     may_write: bool
+    has_children: bool = False
+    has_delete_rule: bool = False
+    unfit_partition: str | None = None
+    """One that is foreign or not logged."""
 
 
 def catalog_queries() -> Queries:
@@ -67,7 +71,7 @@ def find_table(connection: PgConnection, table: TableName) -> PgTable | None:
             TableIdentity(str(identity[0]), str(identity[1]), str(row[4]), str(table)),
             tuple(_column(column) for column in columns.fetchall()),
         )
-    return PgTable(shape, row[0], row[1], row[2], row[3], row[5], row[6])
+    return PgTable(shape, *row[:4], *row[5:])
 
 
 def require_table(connection: PgConnection, table: TableName, side: str) -> PgTable:
@@ -85,6 +89,12 @@ def require_table(connection: PgConnection, table: TableName, side: str) -> PgTa
             f"{side} table {table} does not exist, or this user cannot see it",
             where=f"{side}.table",
             next_step=f"{hint}; case matters",
+        )
+    if found.row_security:
+        raise TableUnsuitableError(
+            f"row security hides rows of {side} table {table} from this user",
+            where=f"{side}.table",
+            next_step="connect as its owner or as a role with BYPASSRLS",
         )
     if not found.may_read:
         raise DatabaseFailedError(
@@ -114,12 +124,35 @@ def require_target_kind(found: PgTable) -> None:
             where="sink.table",
             next_step=f"ALTER TABLE {name} SET LOGGED",
         )
+    reason = _unfit(found)
+    if reason is not None:
+        what, next_step = reason
+        raise TableUnsuitableError(f"target {name} {what}", where="sink.table", next_step=next_step)
     if not found.may_write:
         raise DatabaseFailedError(
             f"this user may not write target table {name}",
             where="sink.table",
             next_step=f"GRANT SELECT, INSERT, DELETE ON {name}",
         )
+
+
+def _unfit(found: PgTable) -> tuple[str, str] | None:
+    """Say what else keeps a slice from being replaced, and the way out, or give None."""
+    if found.row_security:
+        return "hides rows from this user by row security", "connect as its owner or as a role with BYPASSRLS"
+    if found.has_children:
+        return (
+            "has tables that inherit from it: their rows would be deleted with the slice",
+            "load into a table without them, or into a partitioned one",
+        )
+    if found.has_delete_rule:
+        return (
+            "has a rule on DELETE: the slice might not be deleted",
+            "drop the rule, or use a trigger on INSERT",
+        )
+    if found.unfit_partition:
+        return f"has the partition {found.unfit_partition}, which is foreign or not logged", "detach it"
+    return None
 
 
 def has_leading_index(connection: PgConnection, table: PgTable, column: str) -> bool:

@@ -1,8 +1,15 @@
 -- name: describe_table
 -- No row: there is no such relation, or this user cannot see its schema.
-SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, c.relrowsecurity,
+-- Last come what makes a target unfit: children that inherit, a rule on DELETE, a partition that is foreign or not logged.
+SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, pg_catalog.row_security_active(c.oid),
        CASE WHEN c.relispartition THEN pg_catalog.pg_partition_root(c.oid)::oid::bigint ELSE c.oid::bigint END,
-       has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE')
+       has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE'),
+       c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid),
+       c.relkind IN ('r', 'p') AND EXISTS (
+         SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type = '4' AND r.ev_enabled <> 'D'),
+       CASE WHEN c.relkind = 'p' THEN (
+         SELECT l.oid::regclass::text FROM pg_catalog.pg_partition_tree(c.oid) t JOIN pg_catalog.pg_class l ON l.oid = t.relid
+          WHERE t.isleaf AND (l.relkind <> 'r' OR l.relpersistence <> 'p') AND l.oid <> c.oid ORDER BY 1 LIMIT 1) END
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = :schema AND c.relname = :name
 
