@@ -147,6 +147,10 @@ def test_ordinary_and_partitioned_tables_are_fit(kind):
         ({"kind": "?"}, "no table"),
         ({"persistence": "u"}, "unlogged"),
         ({"persistence": "t"}, "temporary"),
+        ({"row_security": True}, "row security"),
+        ({"has_children": True}, "inherit from it"),
+        ({"has_delete_rule": True}, "a rule on DELETE"),
+        ({"kind": "p", "unfit_partition": "a.b"}, "the partition a.b"),
     ],
 )
 def test_a_target_in_which_a_commit_is_no_promise_is_refused(change, told):
@@ -158,6 +162,42 @@ def test_a_target_that_may_not_be_written_says_what_to_grant():
     with pytest.raises(DatabaseFailedError) as refusal:
         require_target_kind(table(may_write=False))
     assert "GRANT SELECT, INSERT, DELETE" in refusal.value.next_step
+
+
+@pytest.mark.parametrize(
+    "source, target, told",
+    [
+        (("a", "b"), ("a", "b"), None),
+        (("a",), ("a", "b"), "order or number"),
+        (("b", "a"), ("a", "b"), "order or number"),
+        (("a", "b"), ("a",), "lacks 'b'"),
+        (("a",), (), "is mood in the source and mood in the target"),
+    ],
+)
+def test_enums_are_compared_by_their_labels(source, target, told):
+    ends = [
+        TableShape(identity, (Column("a", "mood", True, builtin=not labels, labels=labels),))
+        for identity, labels in ((SOURCE, source), (TARGET, target))
+    ]
+    if told is None:
+        assert {} == match_columns(*ends).casts
+        return
+    with pytest.raises(ColumnsDifferError, match=told):
+        match_columns(*ends)
+
+
+def test_a_column_that_both_sides_generate_alike_is_not_copied():
+    alike = column("b", "integer", generated=True, expression="(a * 2)")
+    ends = shape(column("a", "integer"), alike), shape(column("a", "integer"), alike, identity=TARGET)
+    assert ("a",) == match_columns(*ends).names
+
+
+def test_what_is_cast_is_told_by_column():
+    ends = (
+        shape(column("a", "integer"), column("b", "text")),
+        shape(column("a", "bigint"), column("b", "text")),
+    )
+    assert {"a": "bigint"} == match_columns(*ends).casts
 
 
 def test_the_ddl_of_a_missing_target():
