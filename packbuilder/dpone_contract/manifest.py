@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from dpone_contract.chunk_options import MAX_CHUNKS_DEFAULT, MAX_CHUNKS_LIMIT, ChunkOptions
 from dpone_contract.frozen import FrozenModel
@@ -18,6 +18,7 @@ from dpone_contract.mapping_policy import MappingOptions
 Name = Annotated[str, Field(min_length=1, max_length=128)]
 ProcessName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,99}$")]
 ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}$")]
+Names = Annotated[tuple[Name, ...], Field(min_length=1, json_schema_extra={"uniqueItems": True})]
 Options = dict[str, JsonValue]
 
 
@@ -112,10 +113,26 @@ class SourceConnectorOptions(FrozenModel):
 class SourceOptions(_Endpoint):
     """Where rows come from."""
 
-    columns: tuple[Name, ...] | None = Field(default=None, description="Columns to load; default all.")
-    exclude_columns: tuple[Name, ...] | None = Field(default=None, description="Columns to leave out.")
-    where: str | None = Field(default=None, description="Further SQL filter.")
+    columns: Names | None = Field(default=None, description="Columns to load; default all.")
+    exclude_columns: Names | None = Field(default=None, description="Columns to leave out.")
+    where: Annotated[str, Field(pattern=r"\S")] | None = Field(
+        default=None, description="Further SQL filter."
+    )
     options: SourceConnectorOptions | None = Field(default=None, description="Connector options.")
+
+    @field_validator("columns", "exclude_columns")
+    @classmethod
+    def _require_each_once(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if names is not None and len(set(names)) < len(names):
+            raise ValueError("name each column once")
+        return names
+
+    @field_validator("where")
+    @classmethod
+    def _require_plain_condition(cls, where: str | None) -> str | None:
+        if where is not None and "{{" in where:
+            raise ValueError("tokens stand in the window's bounds only")
+        return where
 
 
 class BackfillStateOptions(FrozenModel):

@@ -28,9 +28,8 @@ def _unsupported_endpoint_keys(manifest: Manifest) -> Iterator[tuple[Path, str, 
     for side, kind in (("source", manifest.source.type), ("sink", manifest.sink.type)):
         if kind is not DatabaseType.POSTGRES:
             yield (side, "type"), f"{side} type {kind.value}", "use postgres"
-    for name in ("columns", "exclude_columns", "where", "options"):
-        if getattr(manifest.source, name) is not None:
-            yield ("source", name), f"source.{name}", "load whole rows of the table, or of a view"
+    if manifest.source.options is not None:
+        yield ("source", "options"), "source.options", "remove it"
     if manifest.sink.options is not None:
         yield ("sink", "options"), "sink.options", "remove it"
     if manifest.state is not None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from dpone_contract.chunk_options import ChunkKind, NullPolicy
 from dpone_contract.errors import InternalError, NullsFoundError, TableMissingError
 from dpone_contract.frozen import FrozenModel
-from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, TableName
+from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, SourceOptions, TableName
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
 from dpone_runtime.adapters.postgres.catalog import (
@@ -20,15 +20,16 @@ from dpone_runtime.adapters.postgres.catalog import (
     create_target_statements,
     find_table,
     has_leading_index,
-    matched_columns,
     require_table,
     require_target_kind,
 )
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
-from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
+from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table, require_names_fit
+from dpone_runtime.adapters.postgres.matched_columns import MatchedColumns, match_columns
 from dpone_runtime.adapters.postgres.merge import MergeKey
 from dpone_runtime.adapters.postgres.merge_target import require_merge_target
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window, require_chunk_column
+from dpone_runtime.adapters.postgres.selection import filtered, require_filter, select_columns
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
 from dpone_runtime.adapters.postgres.sink import PostgresSink
@@ -61,6 +62,8 @@ class LaneEnd(FrozenModel):
     table: TableName
     column_name: str
     column_type: str
+    casts: dict[str, str] = {}
+    where: str | None = None
 
     def resolve(self) -> ResolvedConnection:
         """Find the connection, in the process that opens it."""
@@ -69,7 +72,7 @@ class LaneEnd(FrozenModel):
     def chunked(self, columns: tuple[str, ...], kind: ChunkKind, timezone: str) -> ChunkedTable:
         """Give the table with what is copied of it and how it is cut."""
         column = Column(self.column_name, self.column_type, nullable=True, builtin=True)
-        return ChunkedTable(self.table, columns, column, kind, timezone)
+        return ChunkedTable(self.table, columns, column, kind, timezone, self.casts, self.where)
 
 
 class LaneBootstrap(FrozenModel):
@@ -103,9 +106,12 @@ class PreparedRun:
 def resolve_connections(manifest: Manifest, environ: Mapping[str, str]) -> Connections:
     """Resolve both connections of a process before either is opened.
 
-    Errors: ConnectionMissingError, ConnectionInvalidError.
+    Errors: ConnectionMissingError, ConnectionInvalidError; ManifestInvalidError for a name that no server keeps whole.
     """
     source, sink = manifest.source, manifest.sink
+    require_names_fit("source.table", source.table.schema_, source.table.name)
+    require_names_fit("sink.table", sink.table.schema_, sink.table.name)
+    require_names_fit("sink.strategy.backfill.state.schema", manifest.backfill.state.schema_)
     return Connections(
         resolve_connection(source.connection, source.type, environ),
         resolve_connection(sink.connection, sink.type, environ),
@@ -133,25 +139,25 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
     if backfill.chunk is None:
         raise InternalError("a run was prepared without chunks", next_step="report it with the log")
     with connect(connections.source, "prepare") as source_session:
-        source = require_table(source_session, manifest.source.table, "source")
+        source = _source(source_session, manifest.source, planned)
         column = require_chunk_column(
             source.shape.column(backfill.chunk.column), str(manifest.source.table), planned.plan
         )
         target = _target(connections.sink, manifest, source, column.name)
         into = require_chunk_column(target.shape.column(column.name), str(manifest.sink.table), planned.plan)
-        columns = matched_columns(source.shape, target.shape)
+        matched = match_columns(source.shape, target.shape, _midnights_of(planned))
         with connect(connections.sink, "prepare") as sink_session:
-            _require_mode_fits(sink_session, manifest, target, columns)
+            _require_mode_fits(sink_session, manifest, target, matched.names)
         ledger = open_ledger(manifest, connections)
         ledger.ensure_schema()
         if ledger.read_campaign(planned.plan.run_key) is None and backfill.chunk.nulls is NullPolicy.FAIL:
-            _require_no_nulls(source_session, manifest.source.table, column)
+            _require_no_nulls(source_session, manifest.source, column)
     window = covered_window(into, planned.plan)
     if backfill.inner_mode is InnerMode.FULL_REFRESH:
         window = replace(window, everything=True)
     wanted = _wanted(manifest, planned, window, source.shape.identity, target.shape.identity)
     return PreparedRun(
-        ledger, wanted, _lane_bootstrap(process, planned.plan.spec.kind, columns, column, into)
+        ledger, wanted, _lane_bootstrap(process, planned.plan.spec.kind, matched, column, into)
     )
 
 
@@ -163,7 +169,7 @@ def inspect_ends(process: Process, planned: CampaignPlan, connections: Connectio
     manifest, name = process.manifest, planned.plan.spec.column
     lines = []
     with connect(connections.source, "plan") as source, connect(connections.sink, "plan") as sink:
-        described = require_table(source, manifest.source.table, "source")
+        described = _source(source, manifest.source, planned)
         require_chunk_column(described.shape.column(name), str(manifest.source.table), planned.plan)
         target = find_table(sink, manifest.sink.table)
         lines.append(f"connections {connections.source.name} and {connections.sink.name} answer")
@@ -183,8 +189,9 @@ def inspect_ends(process: Process, planned: CampaignPlan, connections: Connectio
         else:
             require_target_kind(target)
             require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
-            columns = matched_columns(described.shape, target.shape)
-            _require_mode_fits(sink, manifest, target, columns)
+            matched = match_columns(described.shape, target.shape, _midnights_of(planned))
+            lines.extend(f"{name} is loaded as {cast}" for name, cast in matched.casts.items())
+            _require_mode_fits(sink, manifest, target, matched.names)
     return tuple(lines)
 
 
@@ -195,6 +202,12 @@ def _require_mode_fits(
     if strategy.backfill.inner_mode is InnerMode.INCREMENTAL_MERGE:
         key = MergeKey(strategy.unique_key or (), strategy.version_column)
         require_merge_target(session, target, key, columns)
+
+
+def _midnights_of(planned: CampaignPlan) -> str | None:
+    """Give the zone in which a day begins; windows of numbers and uuids have none."""
+    spec = planned.plan.spec
+    return spec.timezone if spec.kind in (ChunkKind.DATE, ChunkKind.TIMESTAMP) else None
 
 
 def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable, column: str) -> PgTable:
@@ -214,10 +227,19 @@ def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable,
     return found
 
 
-def _require_no_nulls(session: PgConnection, table: TableName, column: Column) -> None:
+def _source(session: PgConnection, options: SourceOptions, planned: CampaignPlan) -> PgTable:
+    """Describe what of the source is loaded."""
+    found = select_columns(require_table(session, options.table, "source"), options, planned.plan.spec.column)
+    require_filter(session, options)
+    return found
+
+
+def _require_no_nulls(session: PgConnection, options: SourceOptions, column: Column) -> None:
     if not column.nullable:
         return
-    text = f"SELECT EXISTS (SELECT FROM {quoted_table(table)} WHERE {quoted(column.name)} IS NULL)"
+    table = options.table
+    where = filtered(f"{quoted(column.name)} IS NULL", options.where)
+    text = f"SELECT EXISTS (SELECT FROM {quoted_table(table)} WHERE {where})"
     with translated(f"looking for NULL in {table}"):
         found = session.execute(text.encode()).fetchone()
     if found is not None and found[0]:
@@ -250,7 +272,7 @@ def _wanted(
 
 
 def _lane_bootstrap(
-    process: Process, kind: ChunkKind, columns: tuple[str, ...], column: Column, into: Column
+    process: Process, kind: ChunkKind, matched: MatchedColumns, column: Column, into: Column
 ) -> LaneBootstrap:
     manifest = process.manifest
     chunk = manifest.backfill.chunk
@@ -262,6 +284,8 @@ def _lane_bootstrap(
             table=source.table,
             column_name=column.name,
             column_type=column.type,
+            casts=dict(matched.casts),
+            where=source.where,
         ),
         sink=LaneEnd(
             connection=sink.connection,
@@ -270,7 +294,7 @@ def _lane_bootstrap(
             column_name=into.name,
             column_type=into.type,
         ),
-        columns=columns,
+        columns=matched.names,
         kind=kind,
         timezone=chunk.timezone if chunk else "UTC",
         inner_mode=manifest.backfill.inner_mode,

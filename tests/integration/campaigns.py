@@ -91,6 +91,10 @@ class History:
         cursor = self._connection.execute(text.encode(), values or None)
         return cursor.fetchall() if cursor.description else []
 
+    def cursor(self) -> psycopg.Cursor[tuple[object, ...]]:
+        """Give a cursor of the test's own session."""
+        return self._connection.cursor()
+
     def value(self, text: str, *values: object) -> object:
         """Give the one value of a query."""
         return self.sql(text, *values)[0][0]

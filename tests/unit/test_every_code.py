@@ -23,7 +23,7 @@ from dpone_contract.process import Process, encode_process, plan_campaign
 from dpone_packbuilder.checks import check_project
 from dpone_packbuilder.cli import BUILDER_VERBS, run_command_line
 from dpone_packbuilder.project import load_project
-from dpone_runtime.adapters.postgres.catalog import matched_columns
+from dpone_runtime.adapters.postgres.matched_columns import match_columns
 from dpone_runtime.ports.connectors import Column, TableShape
 from dpone_runtime.result import error_of
 from dpone_runtime.services.open_campaign import cancel_campaign, open_campaign
@@ -119,7 +119,7 @@ def manifest_invalid(desk: Desk) -> Told:
 
 
 def not_supported(desk: Desk) -> Told:
-    return desk.command("backfill", "plan", desk.manifest(source__where="id > 0"))
+    return desk.command("backfill", "plan", desk.manifest(sink__options={}))
 
 
 def usage(desk: Desk) -> Told:
@@ -155,7 +155,7 @@ def connection_failed(desk: Desk) -> Told:
 def columns_differ(desk: Desk) -> Told:
     source = TableShape(SOURCE, (Column("id", "bigint", nullable=False, builtin=True),))
     target = TableShape(TARGET, (Column("id", "integer", nullable=False, builtin=True),))
-    return raised(lambda: matched_columns(source, target))
+    return raised(lambda: match_columns(source, target))
 
 
 # Campaigns, chunks and lanes.

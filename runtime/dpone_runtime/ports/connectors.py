@@ -14,7 +14,7 @@ from dpone_runtime.domain.lease import OwnerToken
 
 @dataclass(frozen=True)
 class Column:
-    """A column as its database describes it; `type` is the full type name with its modifiers."""
+    """A column as its database describes it; `type` is the full type name with its modifiers, a domain's that of its base."""
 
     name: str
     type: str
@@ -22,6 +22,14 @@ class Column:
     builtin: bool
     generated: bool = False
     has_default: bool = False
+    expression: str = ""
+    """What a generated column is computed by."""
+    labels: tuple[str, ...] = ()
+    """Those of an enum, in their order."""
+    binary: bool = True
+    composite: bool = False
+    collation: str = ""
+    """One that every server has, where it is not the type's own."""
 
 
 @dataclass(frozen=True)

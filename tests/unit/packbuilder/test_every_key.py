@@ -28,6 +28,7 @@ BACKFILL = "sink.strategy.backfill"
 READ = """
 name description
 source.type source.connection_ref source.connection_id source.table.schema source.table.name
+source.columns source.exclude_columns source.where
 sink.type sink.connection_ref sink.connection_id sink.table.schema sink.table.name sink.create_target
 sink.strategy.mode sink.strategy.unique_key sink.strategy.version_column sink.strategy.only_new_rows
 backfill.inner_mode backfill.backfill_id backfill.parallel_workers backfill.retry_policy backfill.max_chunks
@@ -48,9 +49,6 @@ workloads.<name>.manifest
 gives is below, and for the chunk in the tests of its plan."""
 
 REFUSED = {
-    "source.columns": ["id"],
-    "source.exclude_columns": ["id"],
-    "source.where": "id > 1",
     "source.options.incremental_strategy": "xmin",
     "source.options.xmin_execution.mode": "initial",
     "source.options.xmin_execution.handoff_id": "orders_v1",

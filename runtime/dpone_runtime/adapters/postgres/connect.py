@@ -71,6 +71,7 @@ def session_settings(connection: PgConnection, lock_wait_ms: int, idle_ms: int) 
         "idle_in_transaction_session_timeout": str(idle_ms),
         "synchronous_commit": "on",
         "row_security": "off",
+        "xmloption": "content",
         "tcp_keepalives_idle": "20",
         "tcp_keepalives_interval": "5",
         "tcp_keepalives_count": "4",
@@ -146,13 +147,17 @@ def safe_message(error: psycopg.Error) -> str:
     """
     message = error.diag.message_primary or type(error).__name__
     state = error.sqlstate or ""
-    if state[:2] == "P0" or (
-        state[:2] == "23" and not (error.diag.constraint_name or error.diag.column_name)
-    ):
+    if state[:2] == "P0" or (state[:2] == "23" and not _words_are_the_servers(error)):
         return "a trigger or function refused a row; its own words are in the server's log"
     if state[:2] == "22":
         message = _VALUE_IN_MESSAGE.sub("", message)
     return message
+
+
+def _words_are_the_servers(error: psycopg.Error) -> bool:
+    """Whether the server itself refused a row; a row that no partition takes breaks no constraint that has a name."""
+    diag = error.diag
+    return bool(diag.constraint_name or diag.column_name) or diag.source_function == "ExecFindPartition"
 
 
 def _reason(error: psycopg.Error) -> str:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from psycopg import sql
 
+from dpone_contract.errors import ManifestInvalidError
 from dpone_contract.manifest import TableName
+
+LONGEST_NAME_BYTES = 63
 
 
 def quoted(*names: str) -> str:
@@ -25,3 +28,17 @@ def ledger_tables(schema: str) -> dict[str, str]:
         "chunks": quoted(schema, "__dpone__backfill_chunks"),
         "events": quoted(schema, "__dpone__backfill_events"),
     }
+
+
+def require_names_fit(where: str, *names: str) -> None:
+    """Require names that the server keeps whole: it would cut a longer one off and find, or make, another table.
+
+    Errors: ManifestInvalidError.
+    """
+    for name in names:
+        if len(name.encode()) > LONGEST_NAME_BYTES:
+            raise ManifestInvalidError(
+                f"the name {name!r} is longer than the {LONGEST_NAME_BYTES} bytes that Postgres keeps",
+                where=where,
+                next_step="write the name as the database has it",
+            )

@@ -112,7 +112,7 @@ class Merge:
             version = quoted(key.version)
             newer = f" WHERE excluded.{version} >= old.{version} OR old.{version} IS NULL"
         return (
-            f"INSERT INTO {chunked.name} AS old ({chunked.column_list}) {self._winners()}"
+            f"INSERT INTO {chunked.name} AS old ({chunked.column_list}) OVERRIDING SYSTEM VALUE {self._winners()}"
             f" ON CONFLICT ({_list(key.columns)}) DO UPDATE SET {assignments}{newer}"
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from typing import assert_never
 from zoneinfo import ZoneInfo
@@ -39,6 +40,10 @@ class ChunkedTable:
     chunk_column: Column
     kind: ChunkKind
     timezone: str
+    casts: Mapping[str, str] = field(default_factory=dict)
+    """What the SELECT of a source casts columns to, so that its COPY writes the target's types."""
+    where: str | None = None
+    """Which rows of a source are loaded; a target's slice is deleted whole."""
 
     @property
     def name(self) -> str:
@@ -49,6 +54,14 @@ class ChunkedTable:
     def column_list(self) -> str:
         """The quoted columns."""
         return ", ".join(map(quoted, self.columns))
+
+    @property
+    def select_list(self) -> str:
+        """The quoted columns with their casts."""
+        return ", ".join(
+            f"{quoted(name)}::{self.casts[name]}" if name in self.casts else quoted(name)
+            for name in self.columns
+        )
 
     def predicate(self, chunk: Chunk) -> str:
         """Say in SQL which rows a chunk covers."""

@@ -224,7 +224,9 @@ def run_batch(connection: PgConnection, statements: Sequence[Statement]) -> list
     """Send statements together, give their cursors; the first error ends the batch."""
     with connection.pipeline():
         cursors: list[psycopg.Cursor[Any]] = [
-            connection.execute(*_call(statement)) for statement in statements
+            # In binary, so that no setting of the server's, such as DateStyle, says how times are written.
+            connection.execute(*_call(statement), binary=True)
+            for statement in statements
         ]
     if connection.info.transaction_status == TransactionStatus.INTRANS:
         # psycopg ends a pipeline with Sync and then Flush, and the server (18) stops its idle timer at Flush without

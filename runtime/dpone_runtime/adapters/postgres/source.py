@@ -11,6 +11,7 @@ from dpone_contract.chunk_plan import Chunk
 from dpone_runtime.adapters.postgres.connect import connect, session_settings, translated
 from dpone_runtime.adapters.postgres.copy import CopyStream, copy_out
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
+from dpone_runtime.adapters.postgres.selection import filtered
 from dpone_runtime.adapters.postgres.session import run_batch, settings_statement
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.connections import ResolvedConnection
@@ -58,7 +59,8 @@ class PostgresSource:
     def statement(self, chunk: Chunk) -> str:
         """Give the COPY of one chunk."""
         chunked = self._chunked
-        rows = f"SELECT {chunked.column_list} FROM {chunked.name} WHERE {chunked.predicate(chunk)}"
+        where = filtered(chunked.predicate(chunk), chunked.where)
+        rows = f"SELECT {chunked.select_list} FROM {chunked.name} WHERE {where}"
         return f"COPY ({rows}) TO STDOUT (FORMAT binary)"
 
     def close(self) -> None:

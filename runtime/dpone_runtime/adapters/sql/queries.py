@@ -9,6 +9,7 @@ from importlib import resources
 
 _NAME = re.compile(r"^-- name: ([a-z_]+)\s*$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_TABLE = re.compile(r"\{([a-z_]+)\}")
 _COMMENT = re.compile(r"^\s*--.*$", re.MULTILINE)
 
 
@@ -56,6 +57,5 @@ def load_blocks(package: str, *files: str) -> dict[str, str]:
 
 
 def _fill(text: str, tables: Mapping[str, str]) -> str:
-    for name, quoted in tables.items():
-        text = text.replace("{" + name + "}", quoted.replace("%", "%%"))
-    return text
+    # In one pass: a quoted name may hold `{chunks}` itself.
+    return _TABLE.sub(lambda found: tables.get(found[1], found[0]).replace("%", "%%"), text)
