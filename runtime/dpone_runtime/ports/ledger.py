@@ -13,7 +13,6 @@ from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event
-from dpone_runtime.domain.lease import OwnerToken
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,3 @@ class CampaignLedger(Protocol):
 
 class StaleRevisionError(Exception):
     """A row's revision moved between reading and writing: the race is lost, nothing was written."""
-
-
-def owned_by(record: ChunkRecord | None, owner: OwnerToken | None) -> bool:
-    """Whether a row is there and still that owner's."""
-    return record is not None and owner is not None and record.owner == owner
