@@ -6,6 +6,7 @@ from dpone_runtime.adapters.memory.ledger import ChunkHold, MemoryLedger
 from dpone_runtime.domain.lease import LEASE_TTL
 from tests.campaign_factories import FixedClock
 from tests.conformance.ledger_suite import Hold, LedgerBackend, LedgerConformance
+from tests.conformance.rounds_suite import RoundsConformance
 
 
 class MemoryHold(Hold):
@@ -49,7 +50,7 @@ class MemoryBackend(LedgerBackend):
         return list(self.ledger.events)
 
 
-class TestMemoryLedger(LedgerConformance):
+class TestMemoryLedger(LedgerConformance, RoundsConformance):
     @pytest.fixture
     def backend(self):
         return MemoryBackend()

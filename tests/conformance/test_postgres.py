@@ -6,11 +6,12 @@ import pytest
 
 from tests.conformance.ledger_suite import LedgerConformance
 from tests.conformance.postgres_backend import PostgresBackend, postgres_backend
+from tests.conformance.rounds_suite import RoundsConformance
 
 __all__ = ["postgres_backend"]
 
 
-class TestPostgresLedger(LedgerConformance):
+class TestPostgresLedger(LedgerConformance, RoundsConformance):
     @pytest.fixture
     def backend(self, postgres_backend: PostgresBackend) -> Iterator[PostgresBackend]:
         return postgres_backend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from dpone_contract.chunk_plan import RunKey
@@ -22,6 +23,12 @@ class EventKind(StrEnum):
     RELEASED = "released"
     FAILED = "failed"
     COMMITTED = "committed"
+    CARRIED = "carried"
+    """A committed chunk was taken over into a new round that loads others only."""
+    VERIFICATION_BEGUN = "verification_begun"
+    VERIFIED = "verified"
+    DIFFERS = "differs"
+    VERIFICATION_ENDED = "verification_ended"
 
 
 @dataclass(frozen=True)
@@ -36,3 +43,12 @@ class Event:
     attempt: int | None = None
     owner: str | None = None
     detail: str | None = None
+
+
+@dataclass(frozen=True)
+class PastEvent:
+    """An event as the ledger keeps it; ids grow with time."""
+
+    event_id: int
+    at: datetime
+    event: Event

@@ -12,16 +12,21 @@ from dpone_runtime.domain.campaign import Campaign, TableIdentity, Window
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
-from dpone_runtime.domain.event import Event
+from dpone_runtime.domain.event import Event, PastEvent
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a decision writes: a campaign's or a chunk's next revision, and the event that tells of it."""
+    """What a decision writes: a campaign's or a chunk's next revision, and the event that tells of it.
+
+    `reloaded` comes with a campaign's next round that loads those chunks only: every other chunk that is committed in the
+    round before is carried into it, in the same transaction.
+    """
 
     event: Event
     campaign: Campaign | None = None
     chunk: ChunkRecord | None = None
+    reloaded: frozenset[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,18 @@ class CampaignLedger(Protocol):
 
     def read_chunk(self, run_key: RunKey, chunk_index: int) -> ChunkRecord | None:
         """Read a chunk's current row, None if it was never claimed."""
+
+    def read_chunks(self, run_key: RunKey, first: int, last: int) -> tuple[ChunkRecord, ...]:
+        """Read the current rows in `first..last` by index; chunks that were never claimed have none."""
+
+    def add_event(self, event: Event) -> None:
+        """Add a line of history that changes no row: what a verification found."""
+
+    def campaign_events(self, run_key: RunKey) -> tuple[PastEvent, ...]:
+        """Give the campaign's own history in order, without that of its chunks."""
+
+    def verdicts(self, run_key: RunKey, first: int, last: int, after: int) -> tuple[PastEvent, ...]:
+        """Give in order what verifications found of the chunks `first..last` in events later than the id `after`."""
 
     def committed(self, run_key: RunKey, round_number: int, first: int, last: int) -> frozenset[int]:
         """Give the indexes in `first..last` that are committed in a round."""

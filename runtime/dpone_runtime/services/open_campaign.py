@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from dpone_contract.errors import CampaignBusyError, CampaignStoppedError, OverlapError
+from dpone_contract.errors import CampaignBusyError, CampaignMissingError, CampaignStoppedError, OverlapError
 from dpone_runtime.domain.campaign import (
     Campaign,
     CampaignStatus,
@@ -72,12 +72,7 @@ def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | Non
             return _open(ledger, wanted, reason)
         except StaleRevisionError:
             continue
-    raise CampaignBusyError(
-        f"campaign {wanted.run_key} keeps changing while it is being opened",
-        where=f"campaign {wanted.run_key}",
-        next_step="run it again",
-        run_key=wanted.run_key,
-    )
+    raise _keeps_changing(wanted)
 
 
 def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> OpenedCampaign:
@@ -114,6 +109,60 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> Opene
     if current is None:
         raise StaleRevisionError
     return OpenedCampaign(current, how)
+
+
+def begin_round(
+    ledger: CampaignLedger, wanted: Campaign, *, reason: str, only: frozenset[int] | None = None
+) -> Campaign:
+    """Begin a campaign's next round deliberately: its chunks are loaded again, or `only` some of them.
+
+    Attempts that are still at work lose their lease. What appends has one round alone: its rows would be there twice.
+
+    Errors: CampaignDriftError, OverlapError, CampaignMissingError, CampaignStoppedError for one that appends;
+    CampaignBusyError where the locks are not free.
+    Source: the design, ledger (rounds).
+    """
+    begun: Campaign | None = None
+
+    def decide(view: OpeningView) -> Change:
+        nonlocal begun
+        current = view.campaign
+        if current is None:
+            raise CampaignMissingError(
+                f"the ledger has no campaign {wanted.run_key}",
+                where=f"campaign {wanted.run_key}",
+                next_step="begin it with `dpone backfill run MANIFEST --execute`",
+            )
+        require_same_campaign(current, wanted)
+        if current.appends:
+            raise CampaignStoppedError(
+                f"campaign {wanted.run_key} appends: loading its chunks again would leave their rows there twice",
+                where=f"campaign {wanted.run_key}",
+                next_step="load the window with partition_replace under another backfill_id",
+            )
+        _require_no_overlap(wanted, view.others)
+        begun = new_round(current, reason=reason)
+        event = Event(begun.run_key, EventKind.ROUND_BEGUN, begun.round, begun.revision, detail=reason)
+        return Change(event=event, campaign=begun, reloaded=only)
+
+    for _ in range(_TRIES):
+        _close_cancelled(ledger, wanted)
+        try:
+            ledger.open_campaign(wanted.run_key, wanted.target, decide)
+        except StaleRevisionError:
+            continue
+        if begun is not None:
+            return begun
+    raise _keeps_changing(wanted)
+
+
+def _keeps_changing(wanted: Campaign) -> CampaignBusyError:
+    return CampaignBusyError(
+        f"campaign {wanted.run_key} keeps changing while it is being opened",
+        where=f"campaign {wanted.run_key}",
+        next_step="run it again",
+        run_key=wanted.run_key,
+    )
 
 
 def _change(campaign: Campaign, kind: EventKind, detail: str | None) -> Change:

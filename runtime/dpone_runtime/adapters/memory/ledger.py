@@ -15,11 +15,12 @@ from datetime import datetime, timedelta
 
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignBusyError, ChunkLeaseLostError
+from dpone_runtime.adapters.memory.history import MemoryHistory
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
-from dpone_runtime.domain.event import Event, EventKind
+from dpone_runtime.domain.event import Event, EventKind, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
 from dpone_runtime.ports.connectors import LoadRequest
 from dpone_runtime.ports.ledger import (
@@ -56,7 +57,7 @@ class MemoryFence:
 
 
 class MemoryLedger:
-    """`CampaignLedger` in dictionaries. `clock` is the ledger's clock; `events` holds the history in order.
+    """`CampaignLedger` in dictionaries. `clock` is the ledger's clock; `events` gives the history in order.
 
     One lock stands for all transaction locks: every transition is alone.
     """
@@ -70,7 +71,12 @@ class MemoryLedger:
         self._holds: dict[tuple[RunKey, int], ChunkHold] = {}
         self._created = False
         self.fences: dict[RunKey, MemoryFence] = {}
-        self.events: list[Event] = []
+        self._history = MemoryHistory(clock)
+
+    @property
+    def events(self) -> list[Event]:
+        """The history in order."""
+        return self._history.events()
 
     def capabilities(self) -> StateCapabilities:
         return StateCapabilities(
@@ -146,6 +152,21 @@ class MemoryLedger:
     def read_chunk(self, run_key: RunKey, chunk_index: int) -> ChunkRecord | None:
         with self._lock:
             return self._chunks.get((run_key, chunk_index))
+
+    def read_chunks(self, run_key: RunKey, first: int, last: int) -> tuple[ChunkRecord, ...]:
+        return tuple(record for record in self._records(run_key) if first <= record.chunk_index <= last)
+
+    def add_event(self, event: Event) -> None:
+        with self._lock:
+            self._history.add(event)
+
+    def campaign_events(self, run_key: RunKey) -> tuple[PastEvent, ...]:
+        with self._lock:
+            return self._history.of_campaign(run_key)
+
+    def verdicts(self, run_key: RunKey, first: int, last: int, after: int) -> tuple[PastEvent, ...]:
+        with self._lock:
+            return self._history.verdicts(run_key, first, last, after)
 
     def committed(self, run_key: RunKey, round_number: int, first: int, last: int) -> frozenset[int]:
         return frozenset(
@@ -258,7 +279,7 @@ class MemoryLedger:
             event = Event(
                 request.run_key, EventKind.COMMITTED, row.round, row.revision, detail=f"{rows_loaded} rows"
             )
-            self.events.append(_of_chunk(event, row, row.owner))
+            self._history.add_of_chunk(event, row, row.owner)
 
     # Writing: all of a change or nothing, under the lock.
 
@@ -270,12 +291,22 @@ class MemoryLedger:
         chunk = self._next_chunk(change.chunk, now) if change.chunk else None
         if campaign is not None:
             self._campaigns[campaign.run_key] = campaign
-            self.events.append(_of_campaign(change.event, campaign))
+            self._history.add_of_campaign(change.event, campaign)
         if chunk is not None:
             self._store(chunk)
             owner = chunk.owner if chunk.status is ChunkStatus.RUNNING else change.event.owner
-            self.events.append(_of_chunk(change.event, chunk, owner))
+            self._history.add_of_chunk(change.event, chunk, owner)
+        if campaign is not None and change.reloaded is not None:
+            self._carry(campaign, change.reloaded)
         return change
+
+    def _carry(self, campaign: Campaign, reloaded: frozenset[int]) -> None:
+        for record in self._records(campaign.run_key):
+            if record.committed_in(campaign.round - 1) and record.chunk_index not in reloaded:
+                row = replace(record, round=campaign.round, revision=record.revision + 1)
+                self._store(row)
+                event = Event(campaign.run_key, EventKind.CARRIED, row.round, row.revision)
+                self._history.add_of_chunk(event, row, row.owner)
 
     def _next_campaign(self, wanted: Campaign, now: datetime) -> Campaign:
         found = self._campaigns.get(wanted.run_key)
@@ -354,21 +385,3 @@ def _is_attempt(found: ChunkRecord, owner: str | None, revision: int) -> bool:
 def _require_revision(found: int, wanted: int) -> None:
     if found != wanted - 1:
         raise StaleRevisionError
-
-
-def _of_campaign(event: Event, campaign: Campaign) -> Event:
-    """Give the event with the values of the row that was written, as the queries do."""
-    return replace(
-        event, round=campaign.round, revision=campaign.revision, chunk_index=None, attempt=None, owner=None
-    )
-
-
-def _of_chunk(event: Event, record: ChunkRecord, owner: str | None) -> Event:
-    return replace(
-        event,
-        round=record.round,
-        revision=record.revision,
-        chunk_index=record.chunk_index,
-        attempt=record.attempt,
-        owner=owner,
-    )

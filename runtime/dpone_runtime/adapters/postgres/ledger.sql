@@ -100,6 +100,17 @@ INSERT INTO {events} (run_key, kind, round, revision, chunk_index, attempt, owne
 SELECT run_key, :event_kind, round, revision, chunk_index, attempt, :event_owner, :event_detail FROM changed
 RETURNING event_id
 
+-- name: carry_chunks
+-- Takes what is committed in the round before over into a new one, all but the chunks of a JSON list of indexes.
+-- No row: none but those was committed.
+WITH changed AS (
+  UPDATE {chunks} SET round = :round, revision = revision + 1
+   WHERE run_key = :run_key AND status = 'committed' AND round = :round - 1
+     AND chunk_index NOT IN (SELECT value::integer FROM json_array_elements_text(:reloaded::json))
+  RETURNING run_key, chunk_index, round, revision, attempt, owner)
+INSERT INTO {events} (run_key, kind, round, revision, chunk_index, attempt, owner)
+SELECT run_key, 'carried', round, revision, chunk_index, attempt, owner FROM changed
+
 -- name: guard_chunk
 -- First statement of the data transaction after the chunk's lock. No row: another attempt owns the chunk.
 SELECT attempt FROM {chunks}
@@ -128,6 +139,28 @@ UPDATE {chunks} SET lease_expires_at = clock_timestamp() + :lease_ttl
  WHERE run_key = :run_key AND chunk_index = :chunk_index AND status = 'running' AND revision = :revision
    AND owner = :owner AND lease_expires_at > clock_timestamp()
 RETURNING chunk_index
+
+-- name: read_chunks
+SELECT run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at, idempotency_key,
+       lower_bound, upper_bound, rows_extracted, rows_loaded, content_digest, error_code, error_message,
+       dag_run_id, started_at, finished_at
+  FROM {chunks} WHERE run_key = :run_key AND chunk_index BETWEEN :first AND :last ORDER BY chunk_index
+
+-- name: insert_event
+-- Of what a verification found, which changes no row of another table. It always writes. No row is ever given back.
+INSERT INTO {events} (run_key, kind, round, revision, chunk_index, attempt, owner, detail)
+VALUES (:run_key, :kind, :round, :revision, :chunk_index, :attempt, :owner, :detail)
+
+-- name: campaign_events
+SELECT event_id, at, run_key, kind, round, revision, chunk_index, attempt, owner, detail
+  FROM {events} WHERE run_key = :run_key AND chunk_index IS NULL ORDER BY event_id
+
+-- name: verdicts
+SELECT event_id, at, run_key, kind, round, revision, chunk_index, attempt, owner, detail
+  FROM {events}
+ WHERE run_key = :run_key AND chunk_index BETWEEN :first AND :last AND event_id > :after
+   AND kind IN ('verified', 'differs')
+ ORDER BY event_id
 
 -- name: committed_chunks
 SELECT chunk_index FROM {chunks}

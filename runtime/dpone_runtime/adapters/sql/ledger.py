@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -13,8 +14,10 @@ from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import (
     Row,
     campaign_from_row,
+    event_from_row,
     record_from_row,
     values_of_campaign,
+    values_of_event,
     values_of_record,
 )
 from dpone_runtime.adapters.sql.session import LockTimeoutError, SqlSession
@@ -22,6 +25,7 @@ from dpone_runtime.domain.campaign import Campaign, TableIdentity
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
+from dpone_runtime.domain.event import Event, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
 from dpone_runtime.ports.ledger import (
     Change,
@@ -221,22 +225,36 @@ class SqlLedger:
                 name = "claim_chunk" if had_chunk else "insert_chunk"
                 values["lease_ttl"] = self._lease_ttl
             writes.append(query(name, **values))
-        if not self._write(locks, writes):
+        if not self._write(locks, writes, self._carrying(change)):
             raise StaleRevisionError
         return change
 
-    def _write(self, locks: tuple[Statement, ...], writes: list[Statement]) -> bool:
+    def _carrying(self, change: Change) -> tuple[Statement, ...]:
+        if change.campaign is None or change.reloaded is None:
+            return ()
+        statement = self._queries.statement(
+            "carry_chunks",
+            run_key=change.campaign.run_key,
+            round=change.campaign.round,
+            reloaded=json.dumps(sorted(change.reloaded)),
+        )
+        return (statement,)
+
+    def _write(
+        self, locks: tuple[Statement, ...], writes: list[Statement], carrying: tuple[Statement, ...]
+    ) -> bool:
         """Write and commit; False where a row's revision had moved, and then nothing is written.
 
         One write goes together with its COMMIT, since one that matched no row has written nothing. Of two, either may match
-        alone: they are looked at before.
+        alone: they are looked at before. `carrying` follows what has matched, and may match nothing itself.
         """
         commit = self._queries.statement("commit")
         try:
-            if len(writes) == 1:
+            if len(writes) == 1 and not carrying:
                 return bool(self._session.batch((*locks, *writes, commit))[len(locks)])
             matched = all(self._session.batch((*locks, *writes))[len(locks) :])
-            self._session.batch((commit if matched else self._queries.statement("rollback"),))
+            ending = (*carrying, commit) if matched else (self._queries.statement("rollback"),)
+            self._session.batch(ending)
             return matched
         except LockTimeoutError as error:
             raise ChunkBusyError(
@@ -252,6 +270,20 @@ class SqlLedger:
     def read_chunk(self, run_key: RunKey, chunk_index: int) -> ChunkRecord | None:
         rows = self._read("read_chunk", run_key=run_key, chunk_index=chunk_index)
         return record_from_row(rows[0]) if rows else None
+
+    def read_chunks(self, run_key: RunKey, first: int, last: int) -> tuple[ChunkRecord, ...]:
+        rows = self._read("read_chunks", run_key=run_key, first=first, last=last)
+        return tuple(record_from_row(row) for row in rows)
+
+    def add_event(self, event: Event) -> None:
+        self._read("insert_event", **values_of_event(event))
+
+    def campaign_events(self, run_key: RunKey) -> tuple[PastEvent, ...]:
+        return tuple(event_from_row(row) for row in self._read("campaign_events", run_key=run_key))
+
+    def verdicts(self, run_key: RunKey, first: int, last: int, after: int) -> tuple[PastEvent, ...]:
+        rows = self._read("verdicts", run_key=run_key, first=first, last=last, after=after)
+        return tuple(event_from_row(row) for row in rows)
 
     def committed(self, run_key: RunKey, round_number: int, first: int, last: int) -> frozenset[int]:
         rows = self._read("committed_chunks", run_key=run_key, round=round_number, first=first, last=last)

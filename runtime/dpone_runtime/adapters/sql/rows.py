@@ -8,7 +8,7 @@ from typing import Any, cast
 from dpone_contract.chunk_plan import RunKey
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
-from dpone_runtime.domain.event import Event
+from dpone_runtime.domain.event import Event, EventKind, PastEvent
 from dpone_runtime.domain.lease import OwnerToken
 
 Row = Sequence[Any]
@@ -116,4 +116,27 @@ def values_of_record(record: ChunkRecord, event: Event) -> dict[str, object]:
         "event_kind": event.kind.value,
         "event_owner": event.owner,
         "event_detail": event.detail,
+    }
+
+
+def event_from_row(row: Row) -> PastEvent:
+    """Read the columns of `campaign_events` and `verdicts`."""
+    run_key, kind, round_number, revision, chunk_index, attempt, owner, detail = row[2:10]
+    event = Event(
+        RunKey(run_key), EventKind(kind), round_number, revision, chunk_index, attempt, owner, detail
+    )
+    return PastEvent(row[0], row[1], event)
+
+
+def values_of_event(event: Event) -> dict[str, object]:
+    """Give the parameters of `insert_event`."""
+    return {
+        "run_key": event.run_key,
+        "kind": event.kind.value,
+        "round": event.round,
+        "revision": event.revision,
+        "chunk_index": event.chunk_index,
+        "attempt": event.attempt,
+        "owner": event.owner,
+        "detail": event.detail,
     }
