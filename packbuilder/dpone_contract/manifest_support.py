@@ -58,8 +58,6 @@ def _unsupported_campaign_keys(backfill: BackfillOptions) -> Iterator[tuple[Path
         yield (*_CAMPAIGN, "publication", "retain_backup"), "retain_backup: false", "remove it"
     if backfill.publication.mode != "direct":
         yield (*_CAMPAIGN, "publication"), "publication.mode shadow_swap", "use direct"
-    if backfill.verify == "checksum":
-        yield (*_CAMPAIGN, "verify"), "verify: checksum", "use counts or strict"
     if backfill.state_dir is not None:
         yield (*_CAMPAIGN, "state_dir"), "state_dir", "remove it; the ledger lives beside the target"
     if backfill.state.backend is StateBackend.LOCAL_FILE:

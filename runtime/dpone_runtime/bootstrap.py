@@ -64,6 +64,7 @@ class LaneEnd(FrozenModel):
     column_type: str
     casts: dict[str, str] = {}
     where: str | None = None
+    types: dict[str, str] = {}
 
     def resolve(self) -> ResolvedConnection:
         """Find the connection, in the process that opens it."""
@@ -72,7 +73,7 @@ class LaneEnd(FrozenModel):
     def chunked(self, columns: tuple[str, ...], kind: ChunkKind, timezone: str) -> ChunkedTable:
         """Give the table with what is copied of it and how it is cut."""
         column = Column(self.column_name, self.column_type, nullable=True, builtin=True)
-        return ChunkedTable(self.table, columns, column, kind, timezone, self.casts, self.where)
+        return ChunkedTable(self.table, columns, column, kind, timezone, self.casts, self.where, self.types)
 
 
 class LaneBootstrap(FrozenModel):
@@ -88,6 +89,7 @@ class LaneBootstrap(FrozenModel):
     version_column: str | None = None
     ledger_schema: str
     strict: bool
+    digests: bool
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,7 @@ def _lane_bootstrap(
             column_type=column.type,
             casts=dict(matched.casts),
             where=source.where,
+            types=dict(matched.types),
         ),
         sink=LaneEnd(
             connection=sink.connection,
@@ -301,7 +304,8 @@ def _lane_bootstrap(
         unique_key=manifest.sink.strategy.unique_key or (),
         version_column=manifest.sink.strategy.version_column,
         ledger_schema=manifest.backfill.state.schema_,
-        strict=manifest.backfill.verify == "strict",
+        strict=manifest.backfill.verify != "counts",
+        digests=manifest.backfill.verify == "checksum",
     )
 
 
@@ -318,7 +322,9 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignor
     """
     told = LaneBootstrap.model_validate_json(json.dumps(bootstrap))
     source = PostgresSource(
-        told.source.resolve(), told.source.chunked(told.columns, told.kind, told.timezone)
+        told.source.resolve(),
+        told.source.chunked(told.columns, told.kind, told.timezone),
+        digests=told.digests,
     )
     into = told.sink.chunked(told.columns, told.kind, told.timezone)
     change = slice_change(told.inner_mode, into, MergeKey(told.unique_key, told.version_column), after)

@@ -361,6 +361,8 @@ HERE = {
 
 _MISTAKES = "tests/integration/test_mistakes.py::test_a_mistake_is_told_and_nothing_is_moved"
 _REFUSED = "tests/integration/test_refused_campaigns.py::"
+_CHECKSUMS = "tests/integration/test_checksums.py::"
+_VERIFY = "tests/integration/test_verify.py::"
 
 ELSEWHERE = {
     # A server has to say so.
@@ -369,6 +371,9 @@ ELSEWHERE = {
     ),
     ErrorCode.BACKFILL_NULLS_FOUND: _MISTAKES,
     ErrorCode.BACKFILL_ROWS_DIFFER: _REFUSED + "test_a_strict_chunk_whose_rows_differ_is_rolled_back",
+    ErrorCode.BACKFILL_CONTENT_DIFFERS: _CHECKSUMS + "test_a_row_that_was_changed_on_its_way_fails_its_chunk",
+    ErrorCode.BACKFILL_VERIFICATION_MISMATCH: _VERIFY + "test_a_row_that_was_changed_is_found_in_its_chunk",
+    ErrorCode.BACKFILL_VERIFICATION_INCOMPLETE: _VERIFY + "test_an_incomplete_campaign_is_never_told_to_be_equal",
     ErrorCode.BACKFILL_CAMPAIGN_MISSING: _REFUSED
     + "test_a_campaign_that_was_never_begun_is_told_by_its_ledger",
     ErrorCode.MAPPING_CAMPAIGN_BUSY: (

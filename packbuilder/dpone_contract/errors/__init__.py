@@ -22,11 +22,14 @@ from dpone_contract.errors.campaign import (
     ChunkBusyError,
     ChunkFailedError,
     ChunkLeaseLostError,
+    ContentDiffersError,
     InterruptedRunError,
     LaneLostError,
     NullsFoundError,
     OverlapError,
     RowsDifferError,
+    VerificationIncompleteError,
+    VerificationMismatchError,
 )
 from dpone_contract.errors.codes import ErrorCode, ExitCode
 from dpone_contract.errors.database import (
@@ -75,6 +78,7 @@ __all__ = [
     "ConnectionFailedError",
     "ConnectionInvalidError",
     "ConnectionMissingError",
+    "ContentDiffersError",
     "DatabaseFailedError",
     "DponeError",
     "ErrorCode",
@@ -110,6 +114,8 @@ __all__ = [
     "TableMissingError",
     "TableUnsuitableError",
     "UsageError",
+    "VerificationIncompleteError",
+    "VerificationMismatchError",
     "error_class",
     "located",
 ]

@@ -137,13 +137,50 @@ class NullsFoundError(DponeError):
 class RowsDifferError(DponeError):
     """Source and target counted different numbers of rows for one chunk; the chunk was rolled back.
 
-    Raised: by a lane before its COMMIT, if `verify` is `strict`.
+    Raised: by a lane before its COMMIT, if `verify` is `strict` or `checksum`.
 
     Retry: rarely helps. Do: look for triggers or rules on the target that drop or add rows.
     """
 
     code = ErrorCode.BACKFILL_ROWS_DIFFER
     exit_code = ExitCode.CHUNKS_FAILED
+
+
+class ContentDiffersError(DponeError):
+    """What the target holds of a chunk is not what the source's snapshot held; the chunk was rolled back.
+
+    Raised: by a lane before its COMMIT, if `verify` is `checksum`.
+
+    Retry: rarely helps. Do: look for triggers, rules or others that change the rows of the target.
+    """
+
+    code = ErrorCode.BACKFILL_CONTENT_DIFFERS
+    exit_code = ExitCode.CHUNKS_FAILED
+
+
+class VerificationMismatchError(DponeError):
+    """Chunks that are committed hold something else than the source does now.
+
+    Raised: by `dpone backfill verify`, once it has compared everything.
+
+    Retry: no. Do: find out which side was changed; where the target was, or where the source's newer rows are wanted,
+    `dpone backfill verify MANIFEST --repair --reason ...` loads those chunks again.
+    """
+
+    code = ErrorCode.BACKFILL_VERIFICATION_MISMATCH
+    exit_code = ExitCode.VERIFICATION_MISMATCH
+
+
+class VerificationIncompleteError(DponeError):
+    """Everything that was compared is equal, but some chunks could not be compared: they are not committed.
+
+    Raised: by `dpone backfill verify`.
+
+    Retry: after the campaign is complete. Do: `dpone backfill resume MANIFEST`, then verify again.
+    """
+
+    code = ErrorCode.BACKFILL_VERIFICATION_INCOMPLETE
+    exit_code = ExitCode.INCOMPLETE
 
 
 class InterruptedRunError(DponeError):

@@ -57,16 +57,29 @@ class LoadRequest:
 
 
 @dataclass(frozen=True)
+class SliceContent:
+    """What one side holds of a chunk: its rows, and an order-independent digest of them where it was asked for."""
+
+    rows: int
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
 class LoadReceipt:
-    """The value of a committed chunk row: rows by both servers' own answers, bytes moved."""
+    """The value of a committed chunk row: rows by both servers' own answers, bytes moved, the digest if contents were compared."""
 
     rows_extracted: int
     rows_loaded: int
     bytes_moved: int
+    content_digest: str | None = None
 
 
 class RowStream(Protocol):
     """One chunk's rows in the wire format of the copy, from one snapshot."""
+
+    @property
+    def content(self) -> SliceContent | None:
+        """What the same snapshot holds of the chunk, where a load compares contents."""
 
     def blocks(self) -> Iterator[bytes]:
         """Give the rows in blocks; waits for the source without holding the interpreter."""
@@ -96,6 +109,19 @@ class Sink(Protocol):
 
         Errors: ChunkLeaseLostError (nothing was changed), ChunkBusyError (another data transaction holds the
         chunk), CommitUnknownError (the answer to COMMIT was lost), ChunkFailedError and its kin (rolled back).
+        """
+
+    def close(self) -> None:
+        """End the session."""
+
+
+class SliceReader(Protocol):
+    """One side of a verification, over a session of its own."""
+
+    def content(self, chunk: Chunk, *, digest: bool) -> SliceContent:
+        """Count, and digest if asked, what this side holds of a chunk, in one snapshot.
+
+        Errors: DatabaseFailedError and its kin.
         """
 
     def close(self) -> None:

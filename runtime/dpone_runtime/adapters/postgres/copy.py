@@ -14,6 +14,7 @@ import psycopg
 from psycopg import pq
 
 from dpone_runtime.adapters.postgres.connect import PgConnection, translated
+from dpone_runtime.ports.connectors import SliceContent
 
 BLOCK_BYTES = 256 * 1024
 
@@ -29,6 +30,7 @@ class CopyStream:
         self._doing = doing
         self._block = b""
         self._long_row: memoryview | None = None
+        self.content: SliceContent | None = None
         self.ended = False
         self.rows = 0
 

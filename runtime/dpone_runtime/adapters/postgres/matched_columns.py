@@ -14,10 +14,14 @@ _UNLIMITED_TEXT = ("text", "character varying")
 
 @dataclass(frozen=True)
 class MatchedColumns:
-    """The columns to copy, in the order of the source, and what the source's SELECT casts some of them to."""
+    """The columns to copy, in the order of the source, and what the source's SELECT casts some of them to.
+
+    `types` gives the target's type of each column that has another one in the source: as what its values are compared.
+    """
 
     names: tuple[str, ...]
     casts: Mapping[str, str]
+    types: Mapping[str, str]
 
 
 def match_columns(source: TableShape, target: TableShape, timezone: str | None = None) -> MatchedColumns:
@@ -30,6 +34,7 @@ def match_columns(source: TableShape, target: TableShape, timezone: str | None =
     """
     problems: list[str] = []
     casts: dict[str, str] = {}
+    types: dict[str, str] = {}
     names = []
     for column in source.columns:
         into = target.column(column.name)
@@ -40,6 +45,8 @@ def match_columns(source: TableShape, target: TableShape, timezone: str | None =
             problems.append(f"{column.name} {found}")
         elif found.cast:
             casts[column.name] = found.cast
+        if into is not None and into.type != column.type and not into.labels:
+            types[column.name] = into.type
         names.append(column.name)
     problems.extend(_missing_in_source(source, target))
     if problems:
@@ -48,7 +55,7 @@ def match_columns(source: TableShape, target: TableShape, timezone: str | None =
             where=f"sink.table {target.identity.name}",
             next_step="alter the target, or load from a view that casts these columns",
         )
-    return MatchedColumns(tuple(names), casts)
+    return MatchedColumns(tuple(names), casts, types)
 
 
 def refusal_of(column: Column) -> str | None:

@@ -6,13 +6,14 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dpone_contract.errors import ChunkFailedError
+from dpone_contract.errors import ChunkFailedError, ContentDiffersError
 from dpone_runtime.adapters.postgres.connect import PgConnection
+from dpone_runtime.adapters.postgres.content import content_query, read_content, row_text
 from dpone_runtime.adapters.postgres.identifiers import quoted
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.sql.queries import Statement
-from dpone_runtime.ports.connectors import LoadRequest
+from dpone_runtime.ports.connectors import LoadRequest, SliceContent
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,17 @@ class Merge:
             return copied
         # Outdone by a newer row of chunk or target, or dropped by a trigger: only what is there tells them apart.
         return copied - _count(connection, self._missing_count())
+
+    def content(self, connection: PgConnection, _request: LoadRequest) -> SliceContent:
+        """Give the staged rows, once the target is known to hold each as it was staged, or a newer one."""
+        differing = _count(connection, self._missing_count(as_staged=True))
+        if differing:
+            raise ContentDiffersError(
+                f"{differing} rows of the target are not what was merged into it; the chunk was rolled back",
+                where=f"target table {self.chunked.table}",
+                next_step="look for triggers on the target that change rows",
+            )
+        return read_content(connection, content_query(self._staging, row_text(self.chunked), None))
 
     def _require_keys(self, connection: PgConnection) -> None:
         nulls = " OR ".join(f"{quoted(name)} IS NULL" for name in self.key.columns)
@@ -116,12 +128,21 @@ class Merge:
             f" ON CONFLICT ({_list(key.columns)}) DO UPDATE SET {assignments}{newer}"
         )
 
-    def _missing_count(self) -> str:
-        """Count the keys for which the target holds neither the staged row's version nor a newer one."""
+    def _missing_count(self, *, as_staged: bool = False) -> str:
+        """Count the keys for which the target holds neither the staged row's version nor a newer one.
+
+        `as_staged`: a row of the same version counts only where every column is what was staged.
+        """
         same = [f"old.{quoted(name)} = new.{quoted(name)}" for name in self.key.columns]
         if self.key.version is not None:
             version = quoted(self.key.version)
-            same.append(f"(old.{version} >= new.{version} OR new.{version} IS NULL)")
+            newer = f"old.{version} > new.{version} OR (new.{version} IS NULL AND old.{version} IS NOT NULL)"
+            staged = f"old.{version} = new.{version} OR new.{version} IS NULL"
+        else:
+            newer, staged = "false", "true"
+        if as_staged:
+            staged = f"{row_text(self.chunked, 'old')} = {row_text(self.chunked, 'new')}"
+        same.append(f"({newer} OR {staged})")
         return (
             f"SELECT count(*) FROM ({self._winners()}) new"
             f" WHERE NOT EXISTS (SELECT FROM {self.chunked.name} old WHERE {' AND '.join(same)})"

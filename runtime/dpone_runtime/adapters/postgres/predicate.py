@@ -44,6 +44,8 @@ class ChunkedTable:
     """What the SELECT of a source casts columns to, so that its COPY writes the target's types."""
     where: str | None = None
     """Which rows of a source are loaded; a target's slice is deleted whole."""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """The target's types of a source's columns, where they are not the source's own."""
 
     @property
     def name(self) -> str:
@@ -62,6 +64,12 @@ class ChunkedTable:
             f"{quoted(name)}::{self.casts[name]}" if name in self.casts else quoted(name)
             for name in self.columns
         )
+
+    def compared(self, name: str, alias: str = "") -> str:
+        """Give a column's value as the target holds it; `alias` names the table where there are several."""
+        column = f"{alias}.{quoted(name)}" if alias else quoted(name)
+        casts = (found[name] for found in (self.casts, self.types) if name in found)
+        return "::".join((column, *casts))
 
     def predicate(self, chunk: Chunk) -> str:
         """Say in SQL which rows a chunk covers."""

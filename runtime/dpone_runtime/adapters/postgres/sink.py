@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 from psycopg import errors
 
-from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError, RowsDifferError
+from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError, ContentDiffersError, RowsDifferError
 from dpone_runtime.adapters.postgres.connect import connect, session_settings, translate
 from dpone_runtime.adapters.postgres.copy import copy_in
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
@@ -23,7 +23,13 @@ from dpone_runtime.adapters.postgres.session import (
 )
 from dpone_runtime.adapters.postgres.slice_changes import SliceChange
 from dpone_runtime.connections import ResolvedConnection
-from dpone_runtime.ports.connectors import CommitUnknownError, LoadReceipt, LoadRequest, RowStream
+from dpone_runtime.ports.connectors import (
+    CommitUnknownError,
+    LoadReceipt,
+    LoadRequest,
+    RowStream,
+    SliceContent,
+)
 
 _LOCK_WAIT_MS = 5_000
 _NEVER = 0
@@ -119,7 +125,28 @@ class PostgresSink:
                 where=f"target table {self._chunked.table}",
                 next_step="look for triggers or rules on the target that drop rows",
             )
-        return LoadReceipt(rows_extracted=stream.rows, rows_loaded=loaded, bytes_moved=moved)
+        digest = self._compared(request, stream.content) if stream.content else None
+        return LoadReceipt(stream.rows, loaded, moved, digest)
+
+    def _compared(self, request: LoadRequest, expected: SliceContent) -> str | None:
+        """Require the target to hold what the source's snapshot held; give the digest of both.
+
+        Errors: ContentDiffersError.
+        """
+        found = self._change.content(self._connection, request)
+        if found != expected:
+            what = (
+                f"{expected.rows} rows in the source and {found.rows} in the target"
+                if found.rows != expected.rows
+                else f"{found.rows} rows on both sides, and they are not the same"
+            )
+            raise ContentDiffersError(
+                f"the contents of the chunk differ: {what}; the chunk was rolled back",
+                where=f"target table {self._chunked.table}",
+                next_step="look for triggers, rules or defaults on the target that change rows",
+            )
+        self._after("compared")
+        return found.digest
 
     def _commit(self, request: LoadRequest, receipt: LoadReceipt) -> None:
         """Complete the chunk and commit, in one batch; the completion's guard undoes everything where it fails.
@@ -135,7 +162,7 @@ class PostgresSink:
                 **self._ownership(request),
                 rows_extracted=receipt.rows_extracted,
                 rows_loaded=receipt.rows_loaded,
-                content_digest=None,
+                content_digest=receipt.content_digest,
                 detail=f"{receipt.rows_loaded} rows",
             ),
             query("commit"),

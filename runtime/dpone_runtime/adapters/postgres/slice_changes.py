@@ -12,11 +12,12 @@ from typing import Protocol, assert_never
 
 from dpone_contract.manifest import InnerMode
 from dpone_runtime.adapters.postgres.connect import PgConnection
+from dpone_runtime.adapters.postgres.content import content_query, read_content, row_text
 from dpone_runtime.adapters.postgres.merge import Merge, MergeKey
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.sql.queries import Statement
-from dpone_runtime.ports.connectors import LoadRequest
+from dpone_runtime.ports.connectors import LoadRequest, SliceContent
 
 
 class SliceChange(Protocol):
@@ -27,6 +28,12 @@ class SliceChange(Protocol):
 
     def finish(self, connection: PgConnection, copied: int, /) -> int:
         """Do what remains once all rows are copied; give how many of them the target accounts for."""
+
+    def content(self, connection: PgConnection, request: LoadRequest, /) -> SliceContent:
+        """Give what the target now holds of the chunk, as far as the mode answers for it.
+
+        Errors: ContentDiffersError where rows that were written are not there as they were sent.
+        """
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,9 @@ class Replace:
 
     def finish(self, _connection: PgConnection, copied: int) -> int:
         return copied
+
+    def content(self, connection: PgConnection, request: LoadRequest) -> SliceContent:
+        return _content(connection, self.chunked, self.chunked.predicate(request.chunk))
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,9 @@ class FullRefresh:
     def finish(self, _connection: PgConnection, copied: int) -> int:
         return copied
 
+    def content(self, connection: PgConnection, _request: LoadRequest) -> SliceContent:
+        return _content(connection, self.chunked, None)
+
 
 @dataclass(frozen=True)
 class Append:
@@ -74,6 +87,11 @@ class Append:
 
     def finish(self, _connection: PgConnection, copied: int) -> int:
         return copied
+
+    def content(self, connection: PgConnection, request: LoadRequest) -> SliceContent:
+        """Give the rows of the slice that this very transaction has written; others were there before."""
+        mine = "xmin = (txid_current() % 4294967296)::text::xid"
+        return _content(connection, self.chunked, f"{self.chunked.predicate(request.chunk)} AND {mine}")
 
 
 def slice_change(
@@ -91,6 +109,10 @@ def slice_change(
             return FullRefresh(chunked, after)
         case _:
             assert_never(mode)
+
+
+def _content(connection: PgConnection, chunked: ChunkedTable, where: str | None) -> SliceContent:
+    return read_content(connection, content_query(chunked.name, row_text(chunked), where))
 
 
 def _delete(connection: PgConnection, chunked: ChunkedTable, where: str, after: Callable[[str], None]) -> str:

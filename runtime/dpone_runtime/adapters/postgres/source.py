@@ -1,4 +1,4 @@
-"""The reading side of a lane on PostgreSQL: one chunk's rows as a binary COPY from one snapshot."""
+"""The reading side of a lane on PostgreSQL: one chunk's rows as a binary COPY, and its content if asked, from one snapshot."""
 
 from __future__ import annotations
 
@@ -9,22 +9,31 @@ import psycopg
 
 from dpone_contract.chunk_plan import Chunk
 from dpone_runtime.adapters.postgres.connect import connect, session_settings, translated
+from dpone_runtime.adapters.postgres.content import PINNED_SETTINGS, content_query, read_content, row_text
 from dpone_runtime.adapters.postgres.copy import CopyStream, copy_out
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.selection import filtered
 from dpone_runtime.adapters.postgres.session import run_batch, settings_statement
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.connections import ResolvedConnection
+from dpone_runtime.ports.connectors import SliceContent
 
 _IDLE_MS = 60_000
 
 
 class PostgresSource:
-    """Reads chunks over one session, opened with the first and again after one that was broken off."""
+    """Reads chunks over one session, opened with the first and again after one that was broken off.
 
-    def __init__(self, connection: ResolvedConnection, chunked: ChunkedTable) -> None:
+    Views and filters are read under settings of our own, so that a load does not depend on what a role or database has set.
+    `digests`: a chunk's content is read before its rows, which takes as long again.
+    """
+
+    def __init__(
+        self, connection: ResolvedConnection, chunked: ChunkedTable, *, digests: bool = False
+    ) -> None:
         self._resolved = connection
         self._chunked = chunked
+        self._digests = digests
         self._connection = connect(connection, "source")
 
     @contextmanager
@@ -35,10 +44,13 @@ class PostgresSource:
         try:
             doing = f"reading {self._chunked.table}"
             with translated(doing):
-                settings = session_settings(self._connection, 0, _IDLE_MS)
-                begin = Statement("begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", {})
+                settings = session_settings(self._connection, 0, _IDLE_MS) | PINNED_SETTINGS
+                level = "REPEATABLE READ" if self._digests else "READ COMMITTED"
+                begin = Statement("begin", f"BEGIN ISOLATION LEVEL {level} READ ONLY", {})
                 run_batch(self._connection, (begin, settings_statement(settings)))
+                content = self._content(chunk) if self._digests else None
                 stream = copy_out(self._connection, self.statement(chunk), doing)
+                stream.content = content
             yield stream
         finally:
             self._leave(stream)
@@ -59,9 +71,16 @@ class PostgresSource:
     def statement(self, chunk: Chunk) -> str:
         """Give the COPY of one chunk."""
         chunked = self._chunked
-        where = filtered(chunked.predicate(chunk), chunked.where)
-        rows = f"SELECT {chunked.select_list} FROM {chunked.name} WHERE {where}"
+        rows = f"SELECT {chunked.select_list} FROM {chunked.name} WHERE {self._covered(chunk)}"
         return f"COPY ({rows}) TO STDOUT (FORMAT binary)"
+
+    def _content(self, chunk: Chunk) -> SliceContent:
+        chunked = self._chunked
+        query = content_query(chunked.name, row_text(chunked), self._covered(chunk))
+        return read_content(self._connection, query)
+
+    def _covered(self, chunk: Chunk) -> str:
+        return filtered(self._chunked.predicate(chunk), self._chunked.where)
 
     def close(self) -> None:
         self._connection.close()
