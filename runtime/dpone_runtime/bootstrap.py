@@ -8,28 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from dpone_contract.chunk_options import ChunkKind, NullPolicy
-from dpone_contract.errors import InternalError, NullsFoundError, TableMissingError
+from dpone_contract.chunk_options import ChunkKind
 from dpone_contract.frozen import FrozenModel
-from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, SourceOptions, TableName
+from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, TableName
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
-from dpone_runtime.adapters.postgres.catalog import (
-    PgTable,
-    create_target,
-    create_target_statements,
-    find_table,
-    has_leading_index,
-    require_table,
-    require_target_kind,
+from dpone_runtime.adapters.postgres.ends import (
+    PostgresEnds,
+    inspection_lines,
+    look_at_ends,
+    require_no_nulls,
 )
-from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
-from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table, require_names_fit
-from dpone_runtime.adapters.postgres.matched_columns import MatchedColumns, match_columns
+from dpone_runtime.adapters.postgres.identifiers import require_names_fit
 from dpone_runtime.adapters.postgres.merge import MergeKey
-from dpone_runtime.adapters.postgres.merge_target import require_merge_target
-from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window, require_chunk_column
-from dpone_runtime.adapters.postgres.selection import filtered, require_filter, select_columns
+from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
 from dpone_runtime.adapters.postgres.sink import PostgresSink
@@ -37,7 +29,7 @@ from dpone_runtime.adapters.postgres.slice_changes import slice_change
 from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.connections import ResolvedConnection, resolve_connection
-from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus
 from dpone_runtime.ports.connectors import Column
 from dpone_runtime.ports.lanes import ChunkLoader, LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
@@ -137,30 +129,14 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
     Errors: TableMissingError, TableUnsuitableError, ColumnsDifferError, NullsFoundError, LedgerMissingError,
     ConnectionFailedError; nothing was moved then.
     """
-    manifest, backfill = process.manifest, process.manifest.backfill
-    if backfill.chunk is None:
-        raise InternalError("a run was prepared without chunks", next_step="report it with the log")
-    with connect(connections.source, "prepare") as source_session:
-        source = _source(source_session, manifest.source, planned)
-        column = require_chunk_column(
-            source.shape.column(backfill.chunk.column), str(manifest.source.table), planned.plan
-        )
-        target = _target(connections.sink, manifest, source, column.name)
-        into = require_chunk_column(target.shape.column(column.name), str(manifest.sink.table), planned.plan)
-        matched = match_columns(source.shape, target.shape, _midnights_of(planned))
-        with connect(connections.sink, "prepare") as sink_session:
-            _require_mode_fits(sink_session, manifest, target, matched.names)
-        ledger = open_ledger(manifest, connections)
-        ledger.ensure_schema()
-        if ledger.read_campaign(planned.plan.run_key) is None and backfill.chunk.nulls is NullPolicy.FAIL:
-            _require_no_nulls(source_session, manifest.source, column)
-    window = covered_window(into, planned.plan)
-    if backfill.inner_mode is InnerMode.FULL_REFRESH:
-        window = replace(window, everything=True)
-    wanted = _wanted(manifest, planned, window, source.shape.identity, target.shape.identity)
-    return PreparedRun(
-        ledger, wanted, _lane_bootstrap(process, planned.plan.spec.kind, matched, column, into)
-    )
+    manifest = process.manifest
+    ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=True)
+    ledger = open_ledger(manifest, connections)
+    ledger.ensure_schema()
+    if ledger.read_campaign(planned.plan.run_key) is None:
+        require_no_nulls(connections.source, manifest, ends.column)
+    bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends)
+    return PreparedRun(ledger, _wanted(manifest, planned, ends), bootstrap)
 
 
 def inspect_ends(process: Process, planned: CampaignPlan, connections: Connections) -> tuple[str, ...]:
@@ -168,94 +144,14 @@ def inspect_ends(process: Process, planned: CampaignPlan, connections: Connectio
 
     Errors: as `prepare_run`.
     """
-    manifest, name = process.manifest, planned.plan.spec.column
-    lines = []
-    with connect(connections.source, "plan") as source, connect(connections.sink, "plan") as sink:
-        described = _source(source, manifest.source, planned)
-        require_chunk_column(described.shape.column(name), str(manifest.source.table), planned.plan)
-        target = find_table(sink, manifest.sink.table)
-        lines.append(f"connections {connections.source.name} and {connections.sink.name} answer")
-        for side, session, table in (("source", source, described), ("target", sink, target)):
-            if table is not None and not has_leading_index(session, table, name):
-                lines.append(
-                    f"warning: no index of {side} {table.shape.identity.name} begins with {name}: "
-                    "every chunk reads the whole table"
-                )
-        if target is None:
-            key = manifest.sink.strategy.unique_key or ()
-            lines.append("the target does not exist; a run would execute:")
-            lines.extend(
-                f"{text};"
-                for text in create_target_statements(described.shape, manifest.sink.table, key, name)
-            )
-        else:
-            require_target_kind(target)
-            require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
-            matched = match_columns(described.shape, target.shape, _midnights_of(planned))
-            lines.extend(f"{name} is loaded as {cast}" for name, cast in matched.casts.items())
-            _require_mode_fits(sink, manifest, target, matched.names)
-    return tuple(lines)
+    return tuple(inspection_lines(process.manifest, planned, connections.source, connections.sink))
 
 
-def _require_mode_fits(
-    session: PgConnection, manifest: Manifest, target: PgTable, columns: tuple[str, ...]
-) -> None:
-    strategy = manifest.sink.strategy
-    if strategy.backfill.inner_mode is InnerMode.INCREMENTAL_MERGE:
-        key = MergeKey(strategy.unique_key or (), strategy.version_column)
-        require_merge_target(session, target, key, columns)
-
-
-def _midnights_of(planned: CampaignPlan) -> str | None:
-    """Give the zone in which a day begins; windows of numbers and uuids have none."""
-    spec = planned.plan.spec
-    return spec.timezone if spec.kind in (ChunkKind.DATE, ChunkKind.TIMESTAMP) else None
-
-
-def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable, column: str) -> PgTable:
-    table = manifest.sink.table
-    with connect(connection, "prepare") as session:
-        found = find_table(session, table)
-        if found is None:
-            if manifest.sink.create_target == "never":
-                raise TableMissingError(
-                    f"target table {table} does not exist, and create_target is never",
-                    where="sink.table",
-                    next_step="create it, or remove create_target",
-                )
-            key = manifest.sink.strategy.unique_key or ()
-            found = create_target(session, table, create_target_statements(source.shape, table, key, column))
-    require_target_kind(found)
-    return found
-
-
-def _source(session: PgConnection, options: SourceOptions, planned: CampaignPlan) -> PgTable:
-    """Describe what of the source is loaded."""
-    found = select_columns(require_table(session, options.table, "source"), options, planned.plan.spec.column)
-    require_filter(session, options)
-    return found
-
-
-def _require_no_nulls(session: PgConnection, options: SourceOptions, column: Column) -> None:
-    if not column.nullable:
-        return
-    table = options.table
-    where = filtered(f"{quoted(column.name)} IS NULL", options.where)
-    text = f"SELECT EXISTS (SELECT FROM {quoted_table(table)} WHERE {where})"
-    with translated(f"looking for NULL in {table}"):
-        found = session.execute(text.encode()).fetchone()
-    if found is not None and found[0]:
-        raise NullsFoundError(
-            f"source {table} has rows whose {column.name} is NULL: no chunk would load them",
-            where="sink.strategy.backfill.chunk.nulls",
-            next_step="mend the rows, set nulls: include to load them too, or nulls: ignore to leave them behind knowingly",
-        )
-
-
-def _wanted(
-    manifest: Manifest, planned: CampaignPlan, window: Window, source: TableIdentity, target: TableIdentity
-) -> Campaign:
+def _wanted(manifest: Manifest, planned: CampaignPlan, ends: PostgresEnds) -> Campaign:
     plan = planned.plan
+    window = covered_window(ends.into, plan)
+    if manifest.backfill.inner_mode is InnerMode.FULL_REFRESH:
+        window = replace(window, everything=True)
     return Campaign(
         run_key=plan.run_key,
         status=CampaignStatus.OPEN,
@@ -268,15 +164,13 @@ def _wanted(
         inner_mode=manifest.backfill.inner_mode.value,
         templated=planned.templated,
         window=window,
-        source=source,
-        target=target,
+        source=ends.source.shape.identity,
+        target=ends.target.shape.identity,
     )
 
 
-def _lane_bootstrap(
-    process: Process, kind: ChunkKind, matched: MatchedColumns, column: Column, into: Column
-) -> LaneBootstrap:
-    manifest = process.manifest
+def _lane_bootstrap(process: Process, kind: ChunkKind, ends: PostgresEnds) -> LaneBootstrap:
+    manifest, matched, column, into = process.manifest, ends.matched, ends.column, ends.into
     chunk = manifest.backfill.chunk
     source, sink = manifest.source, manifest.sink
     return LaneBootstrap(

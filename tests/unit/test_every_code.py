@@ -373,7 +373,8 @@ ELSEWHERE = {
     ErrorCode.BACKFILL_ROWS_DIFFER: _REFUSED + "test_a_strict_chunk_whose_rows_differ_is_rolled_back",
     ErrorCode.BACKFILL_CONTENT_DIFFERS: _CHECKSUMS + "test_a_row_that_was_changed_on_its_way_fails_its_chunk",
     ErrorCode.BACKFILL_VERIFICATION_MISMATCH: _VERIFY + "test_a_row_that_was_changed_is_found_in_its_chunk",
-    ErrorCode.BACKFILL_VERIFICATION_INCOMPLETE: _VERIFY + "test_an_incomplete_campaign_is_never_told_to_be_equal",
+    ErrorCode.BACKFILL_VERIFICATION_INCOMPLETE: _VERIFY
+    + "test_an_incomplete_campaign_is_never_told_to_be_equal",
     ErrorCode.BACKFILL_CAMPAIGN_MISSING: _REFUSED
     + "test_a_campaign_that_was_never_begun_is_told_by_its_ledger",
     ErrorCode.MAPPING_CAMPAIGN_BUSY: (
