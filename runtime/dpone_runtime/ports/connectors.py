@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from dpone_contract.chunk_plan import Chunk, RunKey
+from dpone_contract.chunk_plan import Chunk, ChunkPlan, RunKey
 from dpone_runtime.domain.campaign import TableIdentity
+from dpone_runtime.domain.coverage import Coverage
 from dpone_runtime.domain.lease import OwnerToken
 
 
@@ -126,6 +127,16 @@ class SliceReader(Protocol):
 
     def close(self) -> None:
         """End the session."""
+
+
+class SourceReader(SliceReader, Protocol):
+    """The side of a verification that says what no chunk covers."""
+
+    def coverage(self, plan: ChunkPlan) -> Coverage:
+        """Count the rows that no chunk of a plan covers.
+
+        Errors: DatabaseFailedError and its kin.
+        """
 
 
 class CommitUnknownError(Exception):

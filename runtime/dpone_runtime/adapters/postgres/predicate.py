@@ -93,6 +93,18 @@ def chunk_predicate(column: Column, kind: ChunkKind, timezone: str, chunk: Chunk
     return f"{name} >= {lower} AND {name} {below} {upper}"
 
 
+def uncovered_predicates(column: Column, plan: ChunkPlan) -> tuple[str, str, str]:
+    """Say in SQL which rows no chunk of a plan covers: without a value, below the first bound, above the last.
+
+    Errors: as `chunk_predicate`.
+    """
+    spec, name = plan.spec, sql.Identifier(column.name).as_string(None)
+    lower, end = (_literal(column, spec.kind, spec.timezone, text) for text in (plan.lower, plan.end))
+    above = ">" if plan.chunk(plan.ranges_total).upper_inclusive else ">="
+    null = "false" if spec.nulls is NullPolicy.INCLUDE else f"{name} IS NULL"
+    return null, f"{name} < {lower}", f"{name} {above} {end}"
+
+
 def require_chunk_column(column: Column | None, table: str, plan: ChunkPlan) -> Column:
     """Require that a table has a column that a plan's bounds can be compared with.
 

@@ -1,0 +1,235 @@
+"""Verification of what is committed: source and target compared chunk by chunk, each on its own server, and the verdicts kept.
+
+A verdict belongs to one attempt of a chunk: whoever verifies again after an interruption compares what has none yet, and a chunk
+that was loaded anew is compared anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from dpone_contract.chunk_plan import ChunkPlan
+from dpone_contract.manifest import InnerMode
+from dpone_runtime.domain.campaign import Campaign
+from dpone_runtime.domain.chunk_record import ChunkRecord
+from dpone_runtime.domain.event import Event, EventKind
+from dpone_runtime.ports.connectors import SliceContent, SliceReader
+from dpone_runtime.ports.ledger import CampaignLedger
+
+DIFFERENCES_SHOWN = 20
+_PAGE = 1_000
+_REPLACING = (InnerMode.PARTITION_REPLACE, InnerMode.REPLACE, InnerMode.FULL_REFRESH)
+
+
+class VerificationMethod(StrEnum):
+    """How deep both sides are compared."""
+
+    COUNTS = "counts"
+    CONTENT = "content"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A chunk whose sides are not the same, and how they differ; it holds no row."""
+
+    chunk_index: int
+    text: str
+
+
+@dataclass
+class VerificationReport:
+    """What a verification has come to. `compared_before` counts chunks of an earlier, interrupted part of it.
+
+    `different` has the index of every chunk that differs, `differences` tells of the first of them; `missing` counts chunks
+    that are not committed, so that nothing can be said of them.
+    """
+
+    method: VerificationMethod
+    chunks_total: int
+    continued_from: datetime | None = None
+    compared: int = 0
+    compared_before: int = 0
+    missing: int = 0
+    rows: int = 0
+    different: list[int] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def compared_total(self) -> int:
+        """Chunks that have a verdict."""
+        return self.compared + self.compared_before
+
+    @property
+    def whole(self) -> bool:
+        """Whether every chunk of the campaign has a verdict: nothing is passed on a part."""
+        return self.compared_total == self.chunks_total
+
+
+@dataclass(frozen=True)
+class VerificationTools:
+    """What a verification works with; `compared` is told after each chunk."""
+
+    ledger: CampaignLedger
+    source: SliceReader
+    target: SliceReader
+    stop_requested: Callable[[], bool]
+    compared: Callable[[VerificationReport], None]
+
+
+def verify_campaign(
+    tools: VerificationTools,
+    plan: ChunkPlan,
+    campaign: Campaign,
+    method: VerificationMethod,
+    *,
+    anew: bool = False,
+) -> VerificationReport:
+    """Compare every committed chunk of a campaign's round that has no verdict yet; `anew` forgets earlier verdicts.
+
+    It begins a verification, or goes on with one of the same method that was not ended.
+
+    Errors: those of ledger and readers; what was compared until then is kept.
+    Source: the design, verification.
+    """
+    report = VerificationReport(method, plan.chunks_total)
+    after = None if anew else _begun(tools.ledger, campaign, report)
+    if after is None:
+        tools.ledger.add_event(_event(campaign, EventKind.VERIFICATION_BEGUN, method.value))
+        after = tools.ledger.campaign_events(campaign.run_key)[-1].event_id
+    comparison = _Comparison(tools, plan, campaign, report)
+    for first in range(1, plan.chunks_total + 1, _PAGE):
+        comparison.compare(first, min(first + _PAGE - 1, plan.chunks_total), after)
+        if report.interrupted:
+            break
+    return report
+
+
+def end_verification(ledger: CampaignLedger, campaign: Campaign, report: VerificationReport) -> None:
+    """Record what a whole verification came to: the next one compares everything again."""
+    detail = f"{report.method.value}: {report.compared_total} chunks compared, {len(report.different)} differ"
+    ledger.add_event(_event(campaign, EventKind.VERIFICATION_ENDED, detail))
+
+
+def _begun(ledger: CampaignLedger, campaign: Campaign, report: VerificationReport) -> int | None:
+    """Find the verification to go on with; give the id of the event that began it."""
+    found = None
+    for past in ledger.campaign_events(campaign.run_key):
+        match past.event.kind:
+            case EventKind.VERIFICATION_BEGUN:
+                found = past if past.event.detail == report.method.value else None
+            case EventKind.VERIFICATION_ENDED:
+                found = None
+    if found is None:
+        return None
+    report.continued_from = found.at
+    return found.event_id
+
+
+def _verdicts(
+    ledger: CampaignLedger, campaign: Campaign, first: int, last: int, after: int
+) -> dict[int, Event]:
+    """Give the latest verdict of each chunk."""
+    return {
+        past.event.chunk_index: past.event
+        for past in ledger.verdicts(campaign.run_key, first, last, after)
+        if past.event.chunk_index is not None
+    }
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """One verification at work: its tools, what it compares, what it has come to."""
+
+    tools: VerificationTools
+    plan: ChunkPlan
+    campaign: Campaign
+    report: VerificationReport
+
+    def compare(self, first: int, last: int, after: int) -> None:
+        """Come to a verdict on the chunks `first..last`; those of events later than `after` stand."""
+        ledger, run_key = self.tools.ledger, self.campaign.run_key
+        verdicts = _verdicts(ledger, self.campaign, first, last, after)
+        records = {record.chunk_index: record for record in ledger.read_chunks(run_key, first, last)}
+        for index in range(first, last + 1):
+            if self.tools.stop_requested():
+                self.report.interrupted = True
+                return
+            record, verdict = records.get(index), verdicts.get(index)
+            if record is None or not record.committed_in(self.campaign.round):
+                self.report.missing += 1
+            elif verdict is not None and verdict.attempt == record.attempt:
+                self._take_over(index, verdict)
+            else:
+                self._look(record)
+
+    def _take_over(self, index: int, verdict: Event) -> None:
+        self.report.compared_before += 1
+        if verdict.kind is EventKind.DIFFERS:
+            _tell(self.report, index, verdict.detail or "")
+
+    def _look(self, record: ChunkRecord) -> None:
+        report, tools = self.report, self.tools
+        chunk, digest = self.plan.chunk(record.chunk_index), report.method is VerificationMethod.CONTENT
+        source = tools.source.content(chunk, digest=digest)
+        target = tools.target.content(chunk, digest=digest)
+        if source == target:
+            kind, detail = EventKind.VERIFIED, f"{source.rows} rows"
+        elif self._moves(record):
+            report.missing += 1
+            return
+        else:
+            kind, detail = EventKind.DIFFERS, _difference(self.campaign, record, source, target)
+            _tell(report, record.chunk_index, detail)
+        report.compared += 1
+        report.rows += source.rows
+        tools.ledger.add_event(_event(self.campaign, kind, detail, record))
+        tools.compared(report)
+
+    def _moves(self, record: ChunkRecord) -> bool:
+        """Whether a chunk was claimed anew while it was compared: then its sides could not be equal."""
+        now = self.tools.ledger.read_chunk(record.run_key, record.chunk_index)
+        return now is None or now.attempt != record.attempt or not now.committed_in(self.campaign.round)
+
+
+def _tell(report: VerificationReport, chunk_index: int, text: str) -> None:
+    report.different.append(chunk_index)
+    if len(report.differences) < DIFFERENCES_SHOWN:
+        report.differences.append(Difference(chunk_index, text))
+
+
+def _difference(campaign: Campaign, record: ChunkRecord, source: SliceContent, target: SliceContent) -> str:
+    """Say how two sides differ, and which of them has moved since the load where the chunk's row knows."""
+    if source.rows != target.rows:
+        told = f"{source.rows} rows in the source, {target.rows} in the target"
+    else:
+        told = f"{source.rows} rows on both sides, and they are not the same"
+    if campaign.inner_mode not in _REPLACING:
+        return told
+    moved = [
+        side
+        for side, content, rows in (
+            ("source", source, record.rows_extracted),
+            ("target", target, record.rows_loaded),
+        )
+        if content.rows != rows
+        or (content.digest and record.content_digest and content.digest != record.content_digest)
+    ]
+    return f"{told}; changed since the load: {' and '.join(moved)}" if moved else told
+
+
+def _event(campaign: Campaign, kind: EventKind, detail: str, record: ChunkRecord | None = None) -> Event:
+    if record is None:
+        return Event(campaign.run_key, kind, campaign.round, campaign.revision, detail=detail)
+    return Event(
+        campaign.run_key,
+        kind,
+        record.round,
+        record.revision,
+        chunk_index=record.chunk_index,
+        attempt=record.attempt,
+        detail=detail,
+    )
