@@ -23,6 +23,7 @@ from dpone_runtime.adapters.postgres.catalog import (
     require_table,
     require_target_kind,
 )
+from dpone_runtime.adapters.postgres.completion import BareCommit, RowCompletion
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table, require_names_fit
 from dpone_runtime.adapters.postgres.matched_columns import MatchedColumns, match_columns
@@ -38,6 +39,7 @@ from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.connections import ResolvedConnection, resolve_connection
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
+from dpone_runtime.domain.local_run import LocalRun
 from dpone_runtime.ports.connectors import Column
 from dpone_runtime.ports.lanes import ChunkLoader, LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
@@ -87,6 +89,8 @@ class LaneBootstrap(FrozenModel):
     unique_key: tuple[str, ...]
     version_column: str | None = None
     ledger_schema: str
+    local_run: LocalRun | None = None
+    """Where the ledger is a file: then the rows commit alone."""
     strict: bool
 
 
@@ -97,6 +101,10 @@ class PreparedRun:
     ledger: CampaignLedger
     wanted: Campaign
     lane_bootstrap: LaneBootstrap
+
+    def over_file(self, run: LocalRun) -> PreparedRun:
+        """Give the same run for a ledger that is a file: its lanes commit rows alone, while the run is alive."""
+        return replace(self, lane_bootstrap=self.lane_bootstrap.replaced(local_run=run))
 
     def lanes(self, opener: str = LANE_OPENER, silence: timedelta = SILENCE) -> LanePool:
         """Give a pool of lanes; none is started yet."""
@@ -326,7 +334,7 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignor
         told.sink.resolve(),
         into,
         change,
-        told.ledger_schema,
+        RowCompletion(told.ledger_schema) if told.local_run is None else BareCommit(told.local_run),
         strict=told.strict,
         after=after,
     )

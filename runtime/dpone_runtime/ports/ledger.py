@@ -13,6 +13,7 @@ from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, PastEvent
+from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,13 @@ class CampaignLedger(Protocol):
         """Move a live lease's expiry; False where it is lapsed or no longer this owner's at this revision.
 
         A row that is locked for longer than a bounded wait is no loss: True, and the next renewal tells.
+        """
+
+    def record_commit(self, request: LoadRequest, receipt: LoadReceipt) -> None:
+        """Record what a data transaction has committed, where it could not do so itself; else it has, and nothing is done.
+
+        Errors: ChunkLeaseLostError, and nothing is written, where the chunk is no longer this attempt's, or its campaign is
+        closed or in another round: the chunk is then loaded again by whoever owns it.
         """
 
     def end_holders(self, run_key: RunKey, chunk_index: int) -> int:

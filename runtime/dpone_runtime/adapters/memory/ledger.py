@@ -22,7 +22,7 @@ from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, EventKind, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
-from dpone_runtime.ports.connectors import LoadRequest
+from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
     Decision,
@@ -200,6 +200,9 @@ class MemoryLedger:
                 return False
             self._store(replace(found, lease_expires_at=now + self._lease_ttl))
             return True
+
+    def record_commit(self, request: LoadRequest, receipt: LoadReceipt) -> None:
+        """A sink of this ledger has called `complete_chunk`."""
 
     def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
         with self._lock:

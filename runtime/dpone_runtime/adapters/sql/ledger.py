@@ -27,6 +27,7 @@ from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
+from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
     Decision,
@@ -316,6 +317,9 @@ class SqlLedger:
         except LockTimeoutError:
             # Somebody holds the row, perhaps the commit itself: no loss, the next renewal tells.
             return True
+
+    def record_commit(self, request: LoadRequest, receipt: LoadReceipt) -> None:
+        """The data transaction has turned the chunk's row."""
 
     def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
         return len(self._read("chunk_lock_holders", lock=self._lock("chunk", run_key, chunk_index)))
