@@ -32,15 +32,17 @@ class Change:
 
 @dataclass(frozen=True)
 class OtherCampaign:
-    """Another campaign on the same target; `live_leases` counts its chunks at work, `ledger` names its audit schema.
+    """Another campaign on the same target; `live_leases` counts its chunks at work, `ledger` names where it is kept.
 
-    `committed` says what it has committed there in any round, where that was asked for.
+    `committed` says what it has committed there in any round, where that was asked for. `foreign`: its ledger is another one,
+    in which nothing is ever written.
     """
 
     campaign: Campaign
     live_leases: int
     ledger: str
     committed: tuple[Window, ...] = ()
+    foreign: bool = False
 
 
 @dataclass(frozen=True)
