@@ -13,6 +13,7 @@ from dpone_contract.frozen import FrozenModel
 from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, TableName
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
+from dpone_runtime.adapters.postgres.completion import BareCommit, RowCompletion
 from dpone_runtime.adapters.postgres.ends import (
     PostgresEnds,
     inspection_lines,
@@ -30,6 +31,7 @@ from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.connections import ResolvedConnection, resolve_connection
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus
+from dpone_runtime.domain.local_run import LocalRun
 from dpone_runtime.ports.connectors import Column
 from dpone_runtime.ports.lanes import ChunkLoader, LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
@@ -80,6 +82,8 @@ class LaneBootstrap(FrozenModel):
     unique_key: tuple[str, ...]
     version_column: str | None = None
     ledger_schema: str
+    local_run: LocalRun | None = None
+    """Where the ledger is a file: then the rows commit alone."""
     strict: bool
     digests: bool
 
@@ -91,6 +95,10 @@ class PreparedRun:
     ledger: CampaignLedger
     wanted: Campaign
     lane_bootstrap: LaneBootstrap
+
+    def over_file(self, run: LocalRun) -> PreparedRun:
+        """Give the same run for a ledger that is a file: its lanes commit rows alone, while the run is alive."""
+        return replace(self, lane_bootstrap=self.lane_bootstrap.replaced(local_run=run))
 
     def lanes(self, opener: str = LANE_OPENER, silence: timedelta = SILENCE) -> LanePool:
         """Give a pool of lanes; none is started yet."""
@@ -226,7 +234,7 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignor
         told.sink.resolve(),
         into,
         change,
-        told.ledger_schema,
+        RowCompletion(told.ledger_schema) if told.local_run is None else BareCommit(told.local_run),
         strict=told.strict,
         after=after,
     )

@@ -47,6 +47,11 @@ class LaneEvent:
     next_step: str | None = None
 
 
+def receipt_of(event: LaneEvent) -> LoadReceipt:
+    """Give what a COMMITTED event tells of its chunk."""
+    return LoadReceipt(event.rows_extracted, event.rows_loaded, event.bytes_moved)
+
+
 class ChunkLoader(Protocol):
     """What a lane opens: everything that loads one chunk after another."""
 

@@ -13,6 +13,7 @@ from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, PastEvent
+from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 
 
 @dataclass(frozen=True)
@@ -31,15 +32,17 @@ class Change:
 
 @dataclass(frozen=True)
 class OtherCampaign:
-    """Another campaign on the same target; `live_leases` counts its chunks at work, `ledger` names its audit schema.
+    """Another campaign on the same target; `live_leases` counts its chunks at work, `ledger` names where it is kept.
 
-    `committed` says what it has committed there in any round, where that was asked for.
+    `committed` says what it has committed there in any round, where that was asked for. `foreign`: its ledger is another one,
+    in which nothing is ever written.
     """
 
     campaign: Campaign
     live_leases: int
     ledger: str
     committed: tuple[Window, ...] = ()
+    foreign: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,13 @@ class CampaignLedger(Protocol):
         """Move a live lease's expiry; False where it is lapsed or no longer this owner's at this revision.
 
         A row that is locked for longer than a bounded wait is no loss: True, and the next renewal tells.
+        """
+
+    def record_commit(self, request: LoadRequest, receipt: LoadReceipt) -> None:
+        """Record what a data transaction has committed, where it could not do so itself; else it has, and nothing is done.
+
+        Errors: ChunkLeaseLostError, and nothing is written, where the chunk is no longer this attempt's, or its campaign is
+        closed or in another round: the chunk is then loaded again by whoever owns it.
         """
 
     def end_holders(self, run_key: RunKey, chunk_index: int) -> int:

@@ -10,7 +10,7 @@ from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus, claimed,
 from dpone_runtime.domain.claim import ClaimVerdict, LedgerView, decide_claim
 from dpone_runtime.domain.event import Event, EventKind
 from dpone_runtime.domain.lease import LEASE_TTL, new_owner
-from dpone_runtime.ports.connectors import LoadRequest
+from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import CampaignLedger, Change, Decision, StaleRevisionError
 
 
@@ -116,6 +116,13 @@ class ChunkClaims:
 
         self._ledger.transition(record.run_key, record.chunk_index, decide)
         return ended
+
+    def record_commit(self, request: LoadRequest, receipt: LoadReceipt) -> None:
+        """Have the ledger know what a lane says that it has committed.
+
+        Errors: ChunkLeaseLostError where the chunk is no longer this attempt's.
+        """
+        self._ledger.record_commit(request, receipt)
 
     def release(self, record: ChunkRecord, detail: str) -> bool:
         """Give a claim back, where it is still this attempt's."""

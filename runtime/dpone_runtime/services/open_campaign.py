@@ -231,7 +231,7 @@ def _close_cancelled(ledger: CampaignLedger, wanted: Campaign) -> None:
             for other in view.others
             if other.campaign.status is CampaignStatus.CANCEL_REQUESTED
             and other.live_leases == 0
-            and other.ledger == ledger.authority().get("schema")
+            and not other.foreign
             and other.campaign.window.overlaps(wanted.window)
         )
 

@@ -26,7 +26,7 @@ from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.domain.claim import ClaimVerdict
 from dpone_runtime.domain.lease import BUSY_WAIT, RENEW_EVERY
 from dpone_runtime.ports.connectors import LoadRequest
-from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId, LanePool
+from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId, LanePool, receipt_of
 from dpone_runtime.ports.ledger import Fence
 from dpone_runtime.services.chunk_claims import ChunkClaims, RenewalVerdict
 from dpone_runtime.services.run_report import Failure, RunObserver, RunReport
@@ -249,12 +249,13 @@ class Coordinator:
                 self._gone(event)
             case _:
                 if (active := self._finished(event.lane)) is not None:
-                    self._chunk_ended(active.record, event)
+                    self._chunk_ended(active, event)
 
-    def _chunk_ended(self, record: ChunkRecord, event: LaneEvent) -> None:
+    def _chunk_ended(self, active: _Active, event: LaneEvent) -> None:
+        record = active.record
         match event.kind:
             case LaneEventKind.COMMITTED:
-                self._count(record, event.rows_extracted, event.rows_loaded, event.bytes_moved)
+                self._committed(active, event)
             case LaneEventKind.BUSY:
                 # We own the row, so whoever holds the chunk's lock may be ended.
                 self._claims.end_holders(record)
@@ -265,6 +266,17 @@ class Coordinator:
                 self._read_back(record, LaneLostError("the answer to COMMIT was lost", next_step=_AGAIN))
             case _:
                 self._fail(record, event)
+
+    def _committed(self, active: _Active, event: LaneEvent) -> None:
+        """Record what a lane has committed; a ledger beside the target knows of it already."""
+        record = active.record
+        try:
+            self._claims.record_commit(active.request, receipt_of(event))
+        except ChunkLeaseLostError as lost:
+            kind, code = LaneEventKind.LEASE_LOST, lost.code.value
+            self._fail(record, LaneEvent(event.lane, kind, code=code, message=lost.message, next_step=_AGAIN))
+            return
+        self._count(record, event.rows_extracted, event.rows_loaded, event.bytes_moved)
 
     def _finished(self, lane: LaneId) -> _Active | None:
         active = self._active.pop(lane, None)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 
 from dpone_contract.chunk_plan import RunKey
-from dpone_runtime.domain.campaign import Campaign
-from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.domain.event import Event, EventKind, PastEvent
 
 
@@ -22,32 +19,6 @@ class MemoryHistory:
     def add(self, event: Event) -> None:
         """Add one line."""
         self._past.append(PastEvent(len(self._past) + 1, self._clock(), event))
-
-    def add_of_campaign(self, event: Event, campaign: Campaign) -> None:
-        """Add the event with the values of the campaign's row that was written, as the queries do."""
-        self.add(
-            replace(
-                event,
-                round=campaign.round,
-                revision=campaign.revision,
-                chunk_index=None,
-                attempt=None,
-                owner=None,
-            )
-        )
-
-    def add_of_chunk(self, event: Event, record: ChunkRecord, owner: str | None) -> None:
-        """Add the event with the values of the chunk's row that was written."""
-        self.add(
-            replace(
-                event,
-                round=record.round,
-                revision=record.revision,
-                chunk_index=record.chunk_index,
-                attempt=record.attempt,
-                owner=owner,
-            )
-        )
 
     def events(self) -> list[Event]:
         """Give everything."""

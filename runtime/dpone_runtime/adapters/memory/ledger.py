@@ -10,19 +10,30 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignBusyError, ChunkLeaseLostError
 from dpone_runtime.adapters.memory.history import MemoryHistory
-from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
+from dpone_runtime.domain.campaign import Campaign, TableIdentity
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
-from dpone_runtime.domain.event import Event, EventKind, PastEvent
+from dpone_runtime.domain.event import Event, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
-from dpone_runtime.ports.connectors import LoadRequest
+from dpone_runtime.domain.stored_rows import (
+    carried_chunk,
+    committed_windows,
+    completed_chunk,
+    event_of_campaign,
+    event_of_change,
+    may_complete,
+    renewed_chunk,
+    shown_in_round,
+    stored_campaign,
+    stored_chunk,
+)
+from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
     Decision,
@@ -116,7 +127,7 @@ class MemoryLedger:
                     campaign,
                     self._live_leases(campaign.run_key),
                     _NAME,
-                    self._committed_ranges(campaign) if with_committed else (),
+                    committed_windows(campaign, self._records(campaign.run_key)) if with_committed else (),
                 )
                 for _, campaign in sorted(self._campaigns.items())
                 if campaign.run_key != run_key
@@ -124,20 +135,6 @@ class MemoryLedger:
                 and (with_committed or not campaign.over)
             )
             return self._written(decide(OpeningView(self._campaigns.get(run_key), others)))
-
-    def _committed_ranges(self, campaign: Campaign) -> tuple[Window, ...]:
-        if campaign.finished:
-            return (campaign.window,)
-        found: list[tuple[int, Window]] = []
-        for (run_key, chunk_index), record in sorted(self._chunks.items()):
-            ever = record.status is ChunkStatus.COMMITTED or record.round > 1
-            if run_key != campaign.run_key or not ever:
-                continue
-            window = replace(campaign.window, lower=record.lower, upper=record.upper)
-            if found and found[-1][0] == chunk_index - 1:
-                window = replace(window, lower=found.pop()[1].lower)
-            found.append((chunk_index, window))
-        return tuple(window for _, window in found)
 
     def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
         self._end_all_holders(run_key)
@@ -191,15 +188,14 @@ class MemoryLedger:
     def renew(self, record: ChunkRecord) -> bool:
         with self._lock:
             found = self._chunks.get((record.run_key, record.chunk_index))
-            now = self._clock()
-            if (
-                found is None
-                or not _is_attempt(found, record.owner, record.revision)
-                or not found.lease_live(now)
-            ):
+            row = renewed_chunk(found, record, self._clock(), self._lease_ttl)
+            if row is None:
                 return False
-            self._store(replace(found, lease_expires_at=now + self._lease_ttl))
+            self._store(row)
             return True
+
+    def record_commit(self, request: LoadRequest, receipt: LoadReceipt) -> None:
+        """A sink of this ledger has called `complete_chunk`."""
 
     def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
         with self._lock:
@@ -251,35 +247,22 @@ class MemoryLedger:
         with self._lock:
             found = self._chunks.get((request.run_key, request.chunk.index))
             campaign = self._campaigns.get(request.run_key)
-            if (
-                found is None
-                or campaign is None
-                or not _is_attempt(found, request.owner, request.revision)
-                or found.round != request.round
-                or campaign.round != request.round
-                or campaign.status is CampaignStatus.CLOSED
-            ):
+            mine = may_complete(
+                found,
+                campaign,
+                owner=request.owner,
+                revision=request.revision,
+                round_number=request.round,
+            )
+            if found is None or not mine:
                 raise ChunkLeaseLostError(
                     "another attempt owns the chunk now, or its campaign was closed",
                     where=f"campaign {request.run_key}, chunk {request.chunk.index}",
                     next_step="run it again; committed chunks are skipped",
                 )
-            row = replace(
-                found,
-                status=ChunkStatus.COMMITTED,
-                revision=found.revision + 1,
-                lease_expires_at=None,
-                rows_extracted=rows_extracted,
-                rows_loaded=rows_loaded,
-                error_code=None,
-                error_message=None,
-                finished_at=self._clock(),
-            )
+            row, event = completed_chunk(found, rows_extracted, rows_loaded, self._clock())
             self._store(row)
-            event = Event(
-                request.run_key, EventKind.COMMITTED, row.round, row.revision, detail=f"{rows_loaded} rows"
-            )
-            self._history.add_of_chunk(event, row, row.owner)
+            self._history.add(event)
 
     # Writing: all of a change or nothing, under the lock.
 
@@ -287,72 +270,31 @@ class MemoryLedger:
         if change is None:
             return None
         now = self._clock()
-        campaign = self._next_campaign(change.campaign, now) if change.campaign else None
-        chunk = self._next_chunk(change.chunk, now) if change.chunk else None
+        campaign = chunk = None
+        if change.campaign is not None:
+            found = self._campaigns.get(change.campaign.run_key)
+            campaign = stored_campaign(found, change.campaign, now)
+        if change.chunk is not None:
+            before = self._chunks.get((change.chunk.run_key, change.chunk.chunk_index))
+            chunk = stored_chunk(before, change.chunk, now, self._lease_ttl)
+        if (campaign is None) != (change.campaign is None) or (chunk is None) != (change.chunk is None):
+            raise StaleRevisionError
         if campaign is not None:
             self._campaigns[campaign.run_key] = campaign
-            self._history.add_of_campaign(change.event, campaign)
+            self._history.add(event_of_campaign(change.event, campaign))
         if chunk is not None:
             self._store(chunk)
-            owner = chunk.owner if chunk.status is ChunkStatus.RUNNING else change.event.owner
-            self._history.add_of_chunk(change.event, chunk, owner)
+            self._history.add(event_of_change(change.event, chunk))
         if campaign is not None and change.reloaded is not None:
             self._carry(campaign, change.reloaded)
         return change
 
     def _carry(self, campaign: Campaign, reloaded: frozenset[int]) -> None:
         for record in self._records(campaign.run_key):
-            if record.committed_in(campaign.round - 1) and record.chunk_index not in reloaded:
-                row = replace(record, round=campaign.round, revision=record.revision + 1)
-                self._store(row)
-                event = Event(campaign.run_key, EventKind.CARRIED, row.round, row.revision)
-                self._history.add_of_chunk(event, row, row.owner)
-
-    def _next_campaign(self, wanted: Campaign, now: datetime) -> Campaign:
-        found = self._campaigns.get(wanted.run_key)
-        if found is None:
-            return replace(wanted, created_at=now, updated_at=now)
-        _require_revision(found.revision, wanted.revision)
-        # What names a campaign never changes.
-        return replace(
-            found,
-            status=wanted.status,
-            revision=wanted.revision,
-            round=wanted.round,
-            reason=wanted.reason,
-            requested_by=wanted.requested_by,
-            updated_at=now,
-        )
-
-    def _next_chunk(self, wanted: ChunkRecord, now: datetime) -> ChunkRecord:
-        found = self._chunks.get((wanted.run_key, wanted.chunk_index))
-        if found is not None:
-            _require_revision(found.revision, wanted.revision)
-        if wanted.status is ChunkStatus.RUNNING:
-            # A new attempt forgets what the last one reported.
-            return replace(
-                wanted,
-                lease_expires_at=now + self._lease_ttl,
-                rows_extracted=None,
-                rows_loaded=None,
-                content_digest=None,
-                error_code=None,
-                error_message=None,
-                started_at=now,
-                finished_at=None,
-            )
-        if found is None:
-            raise StaleRevisionError
-        return replace(
-            found,
-            status=wanted.status,
-            revision=wanted.revision,
-            owner=wanted.owner,
-            lease_expires_at=None,
-            error_code=wanted.error_code,
-            error_message=wanted.error_message,
-            finished_at=now if wanted.status is ChunkStatus.FAILED else None,
-        )
+            carried = carried_chunk(record, campaign.round, reloaded)
+            if carried is not None:
+                self._store(carried[0])
+                self._history.add(carried[1])
 
     def _store(self, record: ChunkRecord) -> None:
         self._chunks[record.run_key, record.chunk_index] = record
@@ -368,20 +310,9 @@ class MemoryLedger:
         return sum(key == run_key and record.lease_live(now) for (key, _), record in self._chunks.items())
 
     def _shown(self, record: ChunkRecord, round_number: int) -> ChunkStatus:
-        if record.status is ChunkStatus.COMMITTED and record.round != round_number:
-            return ChunkStatus.PENDING
-        return record.shown_status(self._clock())
+        return shown_in_round(record, round_number, self._clock())
 
     def _end_all_holders(self, run_key: RunKey) -> None:
         for record in self._records(run_key):
             if record.status is ChunkStatus.RUNNING:
                 self.end_holders(run_key, record.chunk_index)
-
-
-def _is_attempt(found: ChunkRecord, owner: str | None, revision: int) -> bool:
-    return found.status is ChunkStatus.RUNNING and (found.owner, found.revision) == (owner, revision)
-
-
-def _require_revision(found: int, wanted: int) -> None:
-    if found != wanted - 1:
-        raise StaleRevisionError

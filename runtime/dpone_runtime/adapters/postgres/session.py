@@ -52,6 +52,11 @@ def postgres_queries(schema: str) -> Queries:
     return Queries(load_blocks(__package__, "ledger.sql", "schema.sql"), ledger_tables(schema))
 
 
+def protocol_queries() -> Queries:
+    """Read the queries that name no table of a ledger; those that do cannot be sent from these."""
+    return Queries(load_blocks(__package__, "ledger.sql", "local_run.sql"), {})
+
+
 def ledger_ddl(schema: str) -> tuple[str, ...]:
     """Give the statements that create a ledger, for a role that may."""
     queries = postgres_queries(schema)

@@ -1,6 +1,7 @@
 """The writing side of a lane on PostgreSQL: slice, rows and the chunk's completion in one transaction.
 
-What becomes of the slice is `slice_changes`; everything around it is the same for every inner mode.
+What becomes of the slice is `slice_changes`, what the ledger is owed `completion`; everything around them is the same for every
+inner mode and every ledger.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import psycopg
 from psycopg import errors
 
 from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError, ContentDiffersError, RowsDifferError
+from dpone_runtime.adapters.postgres.completion import Completion
 from dpone_runtime.adapters.postgres.connect import connect, session_settings, translate
 from dpone_runtime.adapters.postgres.copy import copy_in
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.session import (
     PROTOCOL_IDLE_MS,
-    lock_key,
-    postgres_queries,
+    protocol_queries,
     run_batch,
     settings_statement,
 )
@@ -44,7 +45,7 @@ class PostgresSink:
         connection: ResolvedConnection,
         chunked: ChunkedTable,
         change: SliceChange,
-        ledger_schema: str,
+        completion: Completion,
         *,
         strict: bool = False,
         after: Callable[[str], None],
@@ -52,8 +53,8 @@ class PostgresSink:
         self._resolved = connection
         self._chunked = chunked
         self._change = change
-        self._schema = ledger_schema
-        self._queries = postgres_queries(ledger_schema)
+        self._completion = completion
+        self._queries = protocol_queries()
         self._connection = connect(connection, "sink")
         self._strict = strict
         self._after = after
@@ -75,7 +76,7 @@ class PostgresSink:
         return receipt
 
     def _begin(self, request: LoadRequest) -> None:
-        """Take the chunk's lock and require its row to be this attempt's.
+        """Take the chunk's lock and require the chunk to be this attempt's.
 
         Errors: ChunkBusyError while another data transaction holds the lock; ChunkLeaseLostError.
         """
@@ -84,9 +85,9 @@ class PostgresSink:
         statements = (
             query("begin"),
             settings_statement(settings),
-            query("lock", lock=lock_key("chunk", self._schema, request.run_key, request.chunk.index)),
+            self._completion.lock(request),
             settings_statement({"lock_timeout": str(_NEVER)}),
-            query("guard_chunk", **self._ownership(request)),
+            *self._completion.guard(request),
         )
         try:
             guard = run_batch(self._connection, statements)[-1]
@@ -156,48 +157,28 @@ class PostgresSink:
         query = self._queries.statement
         statements = (
             settings_statement({"lock_timeout": str(_LOCK_WAIT_MS)}),
-            query("lock_shared", lock=lock_key("close", self._schema, request.run_key)),
-            query(
-                "complete_chunk",
-                **self._ownership(request),
-                rows_extracted=receipt.rows_extracted,
-                rows_loaded=receipt.rows_loaded,
-                content_digest=receipt.content_digest,
-                detail=f"{receipt.rows_loaded} rows",
-            ),
+            *self._completion.complete(request, receipt),
             query("commit"),
         )
         self._after("before commit")
         try:
             answer = run_batch(self._connection, statements)[-1].statusmessage
-        except errors.NotNullViolation as error:
+        except psycopg.Error as error:
+            if error.sqlstate is None or error.sqlstate[:2] in ("08", "57"):
+                self._connection.close()
+                raise CommitUnknownError from error
             self._roll_back()
-            if error.diag.table_name != "__dpone__backfill_events":
+            if not self._completion.refused(error):
                 raise translate(error, "completing the chunk", _place(request)) from error
             raise ChunkLeaseLostError(
                 "another attempt owns the chunk now, or its campaign was closed; its rows were rolled back",
                 where=_place(request),
                 next_step=_AGAIN,
             ) from error
-        except psycopg.Error as error:
-            if error.sqlstate is None or error.sqlstate[:2] in ("08", "57"):
-                self._connection.close()
-                raise CommitUnknownError from error
-            self._roll_back()
-            raise translate(error, "completing the chunk", _place(request)) from error
         if answer != "COMMIT":
             self._connection.close()
             raise CommitUnknownError
         self._after("committed")
-
-    def _ownership(self, request: LoadRequest) -> dict[str, object]:
-        return {
-            "run_key": request.run_key,
-            "chunk_index": request.chunk.index,
-            "revision": request.revision,
-            "owner": request.owner,
-            "round": request.round,
-        }
 
     def _roll_back(self) -> None:
         try:

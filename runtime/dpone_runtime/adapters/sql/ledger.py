@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import timedelta
 
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignBusyError, ChunkBusyError
+from dpone_runtime.adapters.sql.other_campaigns import add_committed, campaigns_on_target
 from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import (
     Row,
@@ -27,13 +27,13 @@ from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
+from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
     Decision,
     Fence,
     OpeningDecision,
     OpeningView,
-    OtherCampaign,
     StaleRevisionError,
 )
 
@@ -134,62 +134,24 @@ class SqlLedger:
             raise CampaignBusyError(
                 f"campaign {run_key} could not be opened: its locks were held for {OPENING_WAIT.seconds} s",
                 where=f"campaign {run_key}",
-                next_step="run it again; if it repeats, look for a long transaction on the target",
+                next_step="run it again; if it repeats, look for a long transaction on the target, or a run over a local_file ledger",
                 run_key=run_key,
             ) from error
         campaign = campaign_from_row(rows[0][0]) if rows[0] else None
-        others = self._others(run_key, target, tuple(row[0] for row in rows[1]), over=with_committed)
+        schemas = tuple(row[0] for row in rows[1])
+        others = tuple(
+            other
+            for other in campaigns_on_target(
+                self._session, target, schemas, self._schema, over=with_committed
+            )
+            if other.foreign or other.campaign.run_key != run_key
+        )
         if with_committed:
-            others = self._with_committed(others)
+            others = add_committed(self._session, others)
         change = self._decided(lambda: decide(OpeningView(campaign, others)))
         begins_round = change is not None and campaign is not None and change.event.round != campaign.round
         locks = (query("lock", lock=self._lock("close", run_key)),) if begins_round else ()
         return self._finish(change, had_chunk=False, had_campaign=campaign is not None, locks=locks)
-
-    def _with_committed(self, others: tuple[OtherCampaign, ...]) -> tuple[OtherCampaign, ...]:
-        """Add what each has committed. The chunks are read of those alone that are not finished."""
-        partly = [other for other in others if not other.campaign.finished]
-        statements = [
-            self._session.queries_for_schema(other.ledger).statement(
-                "committed_ranges", run_key=other.campaign.run_key
-            )
-            for other in partly
-        ]
-        found = self._session.batch(statements) if statements else []
-        ranges = {
-            (other.ledger, other.campaign.run_key): tuple(
-                replace(other.campaign.window, lower=row[0], upper=row[1]) for row in rows
-            )
-            for other, rows in zip(partly, found, strict=True)
-        }
-        return tuple(
-            replace(
-                other,
-                committed=ranges.get((other.ledger, other.campaign.run_key), (other.campaign.window,)),
-            )
-            for other in others
-        )
-
-    def _others(
-        self, run_key: RunKey, target: TableIdentity, schemas: tuple[str, ...], *, over: bool
-    ) -> tuple[OtherCampaign, ...]:
-        statements = [
-            self._session.queries_for_schema(schema).statement(
-                "campaigns_on_target",
-                server=target.server,
-                database=target.database,
-                relation=target.relation,
-                over=over,
-            )
-            for schema in schemas
-        ]
-        found = self._session.batch(statements) if statements else []
-        return tuple(
-            OtherCampaign(campaign_from_row(row), row[27], schema)
-            for schema, rows in zip(schemas, found, strict=True)
-            for row in rows
-            if (schema, row[0]) != (self._schema, run_key)
-        )
 
     def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
         self._end_all_holders(run_key)
@@ -316,6 +278,9 @@ class SqlLedger:
         except LockTimeoutError:
             # Somebody holds the row, perhaps the commit itself: no loss, the next renewal tells.
             return True
+
+    def record_commit(self, request: LoadRequest, receipt: LoadReceipt) -> None:
+        """The data transaction has turned the chunk's row."""
 
     def end_holders(self, run_key: RunKey, chunk_index: int) -> int:
         return len(self._read("chunk_lock_holders", lock=self._lock("chunk", run_key, chunk_index)))

@@ -1,0 +1,52 @@
+"""The campaigns of a target, in every audit schema of its database that this user may read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dpone_runtime.adapters.sql.rows import campaign_from_row
+from dpone_runtime.adapters.sql.session import SqlSession
+from dpone_runtime.domain.campaign import TableIdentity
+from dpone_runtime.ports.ledger import OtherCampaign
+
+
+def campaigns_on_target(
+    session: SqlSession, target: TableIdentity, schemas: tuple[str, ...], own: str | None, *, over: bool
+) -> tuple[OtherCampaign, ...]:
+    """Read them by schema and key; with `over` also those that can no longer write. `own` is the schema of the asking ledger."""
+    statements = [
+        session.queries_for_schema(schema).statement(
+            "campaigns_on_target",
+            server=target.server,
+            database=target.database,
+            relation=target.relation,
+            over=over,
+        )
+        for schema in schemas
+    ]
+    found = session.batch(statements) if statements else []
+    return tuple(
+        OtherCampaign(campaign_from_row(row), row[27], schema, foreign=schema != own)
+        for schema, rows in zip(schemas, found, strict=True)
+        for row in rows
+    )
+
+
+def add_committed(session: SqlSession, others: tuple[OtherCampaign, ...]) -> tuple[OtherCampaign, ...]:
+    """Add what each has committed. The chunks are read of those alone that are not finished."""
+    partly = [other for other in others if not other.campaign.finished]
+    statements = [
+        session.queries_for_schema(other.ledger).statement("committed_ranges", run_key=other.campaign.run_key)
+        for other in partly
+    ]
+    found = session.batch(statements) if statements else []
+    ranges = {
+        (other.ledger, other.campaign.run_key): tuple(
+            replace(other.campaign.window, lower=row[0], upper=row[1]) for row in rows
+        )
+        for other, rows in zip(partly, found, strict=True)
+    }
+    return tuple(
+        replace(other, committed=ranges.get((other.ledger, other.campaign.run_key), (other.campaign.window,)))
+        for other in others
+    )
