@@ -27,12 +27,13 @@ from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
 from dpone_runtime.adapters.postgres.sink import PostgresSink
 from dpone_runtime.adapters.postgres.slice_changes import slice_change
+from dpone_runtime.adapters.postgres.slice_reader import PostgresSliceReader
 from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.connections import ResolvedConnection, resolve_connection
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus
 from dpone_runtime.domain.local_run import LocalRun
-from dpone_runtime.ports.connectors import Column
+from dpone_runtime.ports.connectors import Column, SliceReader, SourceReader
 from dpone_runtime.ports.lanes import ChunkLoader, LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.services.load_chunk import SourceToSink
@@ -100,6 +101,20 @@ class PreparedRun:
         """Give the same run for a ledger that is a file: its lanes commit rows alone, while the run is alive."""
         return replace(self, lane_bootstrap=self.lane_bootstrap.replaced(local_run=run))
 
+    def source_reader(self) -> SourceReader:
+        """Open the source's side of a verification."""
+        told = self.lane_bootstrap
+        return PostgresSliceReader(
+            told.source.resolve(), told.source.chunked(told.columns, told.kind, told.timezone)
+        )
+
+    def target_reader(self) -> SliceReader:
+        """Open the target's side of a verification."""
+        told = self.lane_bootstrap
+        return PostgresSliceReader(
+            told.sink.resolve(), told.sink.chunked(told.columns, told.kind, told.timezone)
+        )
+
     def lanes(self, opener: str = LANE_OPENER, silence: timedelta = SILENCE) -> LanePool:
         """Give a pool of lanes; none is started yet."""
         return ProcessLanePool(opener, self.lane_bootstrap.to_document(), silence)
@@ -145,6 +160,17 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
         require_no_nulls(connections.source, manifest, ends.column)
     bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends)
     return PreparedRun(ledger, _wanted(manifest, planned, ends), bootstrap)
+
+
+def prepare_verification(process: Process, planned: CampaignPlan, connections: Connections) -> PreparedRun:
+    """Look at both tables and describe the campaign that they belong to; nothing is created.
+
+    Errors: as `prepare_run`, but for a ledger that is missing.
+    """
+    manifest = process.manifest
+    ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=False)
+    bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends)
+    return PreparedRun(open_ledger(manifest, connections), _wanted(manifest, planned, ends), bootstrap)
 
 
 def inspect_ends(process: Process, planned: CampaignPlan, connections: Connections) -> tuple[str, ...]:

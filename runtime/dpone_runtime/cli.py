@@ -13,7 +13,13 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from dpone_runtime.command_options import IntervalFlags, OutputFormat, Overrides
+from dpone_runtime.command_options import (
+    IntervalFlags,
+    OutputFormat,
+    Overrides,
+    VerificationFlags,
+)
+from dpone_runtime.domain.verification import VerificationMethod
 
 ManifestArgument = Annotated[Path, typer.Argument(help="The manifest file.", show_default=False)]
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="Of the document on stdout.")]
@@ -22,7 +28,7 @@ PlanHashOption = Annotated[str | None, typer.Option("--plan-hash", help="Refuse 
 
 backfill_commands = typer.Typer(
     name="backfill",
-    help="Plan, run, resume, inspect or cancel a campaign.",
+    help="Plan, run, resume, inspect, verify or cancel a campaign.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -206,6 +212,31 @@ def status_command(
     from dpone_runtime import verbs  # help does not need it
 
     verbs.show_status(manifest, overrides, interval, form)
+
+
+@backfill_commands.command("verify")
+@_with_window
+def verify_command(
+    manifest: ManifestArgument,
+    *,
+    method: Annotated[
+        VerificationMethod, typer.Option("--method", help="Compare row counts only, or contents.")
+    ] = VerificationMethod.CONTENT,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Compare everything, also what an interrupted verification has.")
+    ] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Load the chunks that differ again.")] = False,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why; kept in the ledger.")] = None,
+    quiet: QuietOption = False,
+    form: FormatOption = OutputFormat.TEXT,
+    overrides: Overrides,
+    interval: IntervalFlags,
+) -> None:
+    """Compare what is committed with the source, chunk by chunk; go on where an earlier verification stopped."""
+    from dpone_runtime import verbs  # help does not need it
+
+    told = VerificationFlags(method, anew=anew, repair=repair, reason=reason, quiet=quiet)
+    verbs.verify_campaign_of(manifest, overrides, interval, told, form)
 
 
 @backfill_commands.command("cancel")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
+from dpone_runtime.domain.verification import VerificationMethod
+
 
 class OutputFormat(StrEnum):
     """How a document is written to stdout."""
@@ -12,6 +14,17 @@ class OutputFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
     MD = "md"
+
+
+@dataclass(frozen=True)
+class VerificationFlags:
+    """How a verification is asked for: `anew` forgets earlier verdicts, `repair` loads what differs again for a `reason`."""
+
+    method: VerificationMethod = VerificationMethod.CONTENT
+    anew: bool = False
+    repair: bool = False
+    reason: str | None = None
+    quiet: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dpone_contract.outcome import RunOutcome
 from dpone_contract.process import CampaignPlan, Process, plan_campaign
 from dpone_runtime.bootstrap import LANE_OPENER, PreparedRun, prepare_run, resolve_connections
 from dpone_runtime.domain.capabilities import require_mapped_execution
+from dpone_runtime.evidence import Evidence, leave_evidence
 from dpone_runtime.interruption import Interruption
 from dpone_runtime.plan_view import plan_line
 from dpone_runtime.progress import Progress
@@ -104,11 +105,16 @@ def execute(
     try:
         with interruption.cooperative():
             run = run_campaign(tools, planned.plan, prepared.wanted, selection)
+            evidence = Evidence()
+            if run.campaign.finished and run.opened.how is not Opening.COMPLETE:
+                evidence = leave_evidence(
+                    prepared, process, planned, run.campaign, environ=environ, warn=progress.warn
+                )
     finally:
         progress.finish()
         prepared.ledger.close()
-    outcome = passed_or_failed(process, planned, context, run, prepared.ledger)
-    return Executed(outcome, error_of(run), summary(planned, run))
+    outcome = passed_or_failed(process, planned, context, run, prepared.ledger, evidence=evidence)
+    return Executed(outcome, error_of(run), summary(planned, run, evidence))
 
 
 def elapsed() -> timedelta:

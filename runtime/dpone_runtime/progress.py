@@ -67,6 +67,14 @@ class Progress:
         self.say(reason)
 
     def tick(self, running: int, report: RunReport) -> None:
+        self.draw(lambda: self.line(running, report))
+
+    def elapsed(self) -> timedelta:
+        """Give the time since the beginning."""
+        return self._clock() - self._began
+
+    def draw(self, line: Callable[[], str]) -> None:
+        """Show a line of progress, where it is time for the next one."""
         if self._quiet:
             return
         every = _REDRAW_EVERY if self._terminal else LINE_EVERY
@@ -74,7 +82,7 @@ class Progress:
         if now - self._told_at < every:
             return
         self._told_at = now
-        text = self.line(running, report)
+        text = line()
         if self._terminal:
             # A line that wraps could not be taken back.
             width = shutil.get_terminal_size().columns - 1

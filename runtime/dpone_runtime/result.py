@@ -21,6 +21,7 @@ from dpone_contract.outcome import (
     RunOutcome,
 )
 from dpone_contract.process import CampaignPlan, Process, process_digest
+from dpone_runtime.evidence import Evidence
 from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.run_context import RunContext
 from dpone_runtime.services.run_campaign import CampaignRun
@@ -65,7 +66,13 @@ def error_of(run: CampaignRun) -> DponeError | None:
 
 
 def passed_or_failed(
-    process: Process, planned: CampaignPlan, context: RunContext, run: CampaignRun, ledger: CampaignLedger
+    process: Process,
+    planned: CampaignPlan,
+    context: RunContext,
+    run: CampaignRun,
+    ledger: CampaignLedger,
+    *,
+    evidence: Evidence,
 ) -> RunOutcome:
     """Give the outcome of a run that came to an end."""
     report = run.report
@@ -98,6 +105,9 @@ def passed_or_failed(
             "status": "warning" if differing else "ok",
             "rows_extracted": report.rows_extracted,
             "rows_loaded": report.rows_loaded,
+            "method": process.manifest.backfill.verify,
+            "coverage": evidence.coverage.to_document() if evidence.coverage else None,
+            "execution_file": str(evidence.execution_file) if evidence.execution_file else None,
         },
         state_backend=capabilities.backend,
         state_capabilities=capabilities.to_document(),
@@ -154,8 +164,8 @@ def write_outcome(outcome: RunOutcome, path: Path) -> None:
         raise
 
 
-def summary(planned: CampaignPlan, run: CampaignRun) -> str:
-    """Tell in one or two lines what a run did."""
+def summary(planned: CampaignPlan, run: CampaignRun, evidence: Evidence) -> str:
+    """Tell in a few lines what a run did."""
     report, campaign = run.report, run.campaign
     told = (
         f"{report.committed} chunks committed, {report.rows_loaded:,} rows in {run.seconds:.1f} s"
@@ -170,10 +180,12 @@ def summary(planned: CampaignPlan, run: CampaignRun) -> str:
         told += f"; {len(report.failures)} failed"
     if report.left:
         told += f"; {report.left} not begun"
-    return (
-        f"{told}\ncampaign {campaign.run_key}: {campaign.status.value}, "
+    state = (
+        f"campaign {campaign.run_key}: {campaign.status.value}, "
         f"{run.committed_total} of {planned.plan.chunks_total} chunks committed in round {campaign.round}"
     )
+    coverage = [evidence.coverage.text(planned.plan.spec.column)] if evidence.coverage else []
+    return "\n".join([told, state, *coverage])
 
 
 def _mapping(item: MappingItem, code: ExitCode) -> MappingOutcome:

@@ -18,13 +18,14 @@ from dpone_contract.outcome import RunOutcome
 from dpone_contract.process import CampaignPlan, Process, decode_process, plan_campaign
 from dpone_runtime import campaign_view
 from dpone_runtime.bootstrap import inspect_ends, ledger_ddl, resolve_connections
-from dpone_runtime.command_options import IntervalFlags, OutputFormat, Overrides
+from dpone_runtime.command_options import IntervalFlags, OutputFormat, Overrides, VerificationFlags
 from dpone_runtime.execute import Executed, RunOrder, execute
 from dpone_runtime.interruption import Interruption, die_with_airflow
 from dpone_runtime.plan_view import plan_document, plan_text
 from dpone_runtime.process_input import process_of_manifest, process_of_pack
 from dpone_runtime.result import refused, write_outcome
 from dpone_runtime.run_context import RunContext, outcome_path, read_run_context
+from dpone_runtime.verification import VerificationOrder, verify
 
 _FINISHED = ("complete", "published")
 
@@ -161,6 +162,33 @@ def show_status(manifest: Path, overrides: Overrides, interval: IntervalFlags, f
         _write_json(status.document)
     else:
         typer.echo(status.text(markdown=form is OutputFormat.MD))
+
+
+def verify_campaign_of(
+    manifest: Path,
+    overrides: Overrides,
+    interval: IntervalFlags,
+    flags: VerificationFlags,
+    form: OutputFormat,
+) -> None:
+    """`dpone backfill verify`.
+
+    Errors: those of `verification.verify`, and the one that stands for a verification that is no success.
+    """
+    process = process_of_manifest(manifest, overrides)
+    interruption = Interruption()
+    with interruption.listening():
+        context = read_run_context(os.environ, interval)
+        order = VerificationOrder(str(manifest), flags)
+        verified = verify(process, context, os.environ, order, interruption)
+    if form is OutputFormat.JSON:
+        _write_json(verified.document())
+    else:
+        lead = "- " if form is OutputFormat.MD else ""
+        typer.echo("\n".join(lead + line.strip() if lead else line for line in verified.text().splitlines()))
+    sys.stdout.flush()
+    if verified.error is not None:
+        raise verified.error
 
 
 def cancel(

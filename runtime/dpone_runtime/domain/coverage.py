@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import JsonValue
+
 COUNTED_TO = 1_000_000
 """Beyond it a group is not counted further: what lies outside a window may be most of a table."""
 
@@ -22,7 +24,7 @@ class Coverage:
         """All of them."""
         return self.null + self.below + self.above
 
-    def to_document(self) -> dict[str, int | bool]:
+    def to_document(self) -> dict[str, JsonValue]:
         """Give plain values; `exact` is false where a group has more rows than were counted."""
         return {
             "rows_null": self.null,

@@ -7,66 +7,24 @@ that was loaded anew is compared anew.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime
-from enum import StrEnum
+from dataclasses import dataclass
 
 from dpone_contract.chunk_plan import ChunkPlan
 from dpone_contract.manifest import InnerMode
 from dpone_runtime.domain.campaign import Campaign
 from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.domain.event import Event, EventKind
+from dpone_runtime.domain.verification import (
+    DIFFERENCES_SHOWN,
+    Difference,
+    VerificationMethod,
+    VerificationReport,
+)
 from dpone_runtime.ports.connectors import SliceContent, SliceReader
 from dpone_runtime.ports.ledger import CampaignLedger
 
-DIFFERENCES_SHOWN = 20
 _PAGE = 1_000
 _REPLACING = (InnerMode.PARTITION_REPLACE, InnerMode.REPLACE, InnerMode.FULL_REFRESH)
-
-
-class VerificationMethod(StrEnum):
-    """How deep both sides are compared."""
-
-    COUNTS = "counts"
-    CONTENT = "content"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A chunk whose sides are not the same, and how they differ; it holds no row."""
-
-    chunk_index: int
-    text: str
-
-
-@dataclass
-class VerificationReport:
-    """What a verification has come to. `compared_before` counts chunks of an earlier, interrupted part of it.
-
-    `different` has the index of every chunk that differs, `differences` tells of the first of them; `missing` counts chunks
-    that are not committed, so that nothing can be said of them.
-    """
-
-    method: VerificationMethod
-    chunks_total: int
-    continued_from: datetime | None = None
-    compared: int = 0
-    compared_before: int = 0
-    missing: int = 0
-    rows: int = 0
-    different: list[int] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
-    interrupted: bool = False
-
-    @property
-    def compared_total(self) -> int:
-        """Chunks that have a verdict."""
-        return self.compared + self.compared_before
-
-    @property
-    def whole(self) -> bool:
-        """Whether every chunk of the campaign has a verdict: nothing is passed on a part."""
-        return self.compared_total == self.chunks_total
 
 
 @dataclass(frozen=True)
