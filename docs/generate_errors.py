@@ -32,6 +32,7 @@ _ENTRY = re.compile(r"(?P<what>.+) Raised: (?P<raised>.+) Retry: (?P<retry>.+) D
 _ENDS: Mapping[ExitCode, str] = {
     ExitCode.CHUNKS_FAILED: "finished with failed chunks",
     ExitCode.REFUSED: "refused",
+    ExitCode.INCOMPLETE: "the campaign is incomplete",
     ExitCode.VERIFICATION_MISMATCH: "verification mismatch",
     ExitCode.OWNERSHIP_OR_INFRASTRUCTURE: "ownership lost or infrastructure",
 }

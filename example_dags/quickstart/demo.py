@@ -58,11 +58,12 @@ class Stage:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of commands and tasks: connections by name, nothing else of ours."""
+        """The environment of commands and tasks: connections by name, and where files go."""
         return {
             "DPONE_CONN_OPERATIONS": self.operations,
             "DPONE_CONN_WAREHOUSE": self.warehouse,
             "DPONE_PACKS_DIR": str(self.folder / "packs"),
+            "DPONE_BACKFILL_STATE_DIR": str(self.folder / "state"),
         }
 
     @property
@@ -137,6 +138,7 @@ def _show(narrator: Narrator, stack: ExitStack, *, keep: bool) -> int:
 
     narrator.part("Proof")
     _prove_content(stage)
+    _verify(stage)
     _clear_everything(stage, airflow, run_id)
 
     narrator.part("The ledger")
@@ -236,6 +238,15 @@ def _prove_content(stage: Stage) -> None:
         "one chunk needed a second attempt, all others one",
         facts.attempts == {1: CHUNKS - 1, 2: 1},
         ", ".join(f"{count} chunks: {attempt}" for attempt, count in facts.attempts.items()),
+    )
+
+
+def _verify(stage: Stage) -> None:
+    """Let dpone say the same of every chunk, in its own words."""
+    told = stage.dpone("backfill", "verify", "project/flights.yaml", "--quiet")
+    stage.narrator.prove(
+        "dpone's own verification compared every chunk",
+        f"{CHUNKS} of {CHUNKS} chunks compared by content" in told and "equal" in told,
     )
 
 

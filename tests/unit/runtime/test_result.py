@@ -12,6 +12,7 @@ from dpone_contract.mapping_item import mapping_item
 from dpone_contract.outcome import OutcomeStatus, parse_outcome
 from dpone_contract.process import plan_campaign, process_digest
 from dpone_runtime.domain.campaign import CampaignStatus
+from dpone_runtime.evidence import Evidence
 from dpone_runtime.result import error_of, exit_code_of, passed_or_failed, refused, summary, write_outcome
 from dpone_runtime.run_context import RunContext
 from dpone_runtime.services.open_campaign import OpenedCampaign, Opening
@@ -75,7 +76,12 @@ def outcome_of(stage, lanes=None, **selection):
     process = make_process(mode="internal", chunks=stage.chunks)
     planned = plan_campaign(process)
     run = stage.run(lanes, **selection)
-    return passed_or_failed(process, planned, RunContext(), run, stage.ledger), run, planned, process
+    return (
+        passed_or_failed(process, planned, RunContext(), run, stage.ledger, evidence=Evidence()),
+        run,
+        planned,
+        process,
+    )
 
 
 def test_the_outcome_of_a_run_that_passed():
@@ -112,15 +118,18 @@ def test_the_outcome_of_a_run_that_failed_shows_five_chunks_at_most():
     assert 5 == len(outcome.backfill.failures)
     assert "2013-01-01" == outcome.backfill.failures[0].window
     assert "DPONE_BACKFILL_CHUNK_FAILED" == outcome.error.code
-    assert "7 failed; 2 not begun" in summary(plan_campaign(make_process(chunks=9)), run)
+    assert "7 failed; 2 not begun" in summary(plan_campaign(make_process(chunks=9)), run, Evidence())
 
 
 def test_rows_that_differ_are_a_warning():
     process = make_process(mode="internal", chunks=5)
     run = make_run(RunReport(selected=5, committed=5, rows_extracted=10, rows_loaded=9))
     ledger = Stage().ledger
-    outcome = passed_or_failed(process, plan_campaign(process), RunContext(), run, ledger)
-    assert {"status": "warning", "rows_extracted": 10, "rows_loaded": 9} == outcome.backfill.verification
+    outcome = passed_or_failed(
+        process, plan_campaign(process), RunContext(), run, ledger, evidence=Evidence()
+    )
+    told = outcome.backfill.verification
+    assert ("warning", 10, 9) == (told["status"], told["rows_extracted"], told["rows_loaded"])
 
 
 def test_a_mapped_outcome_names_its_item():
@@ -129,7 +138,9 @@ def test_a_mapped_outcome_names_its_item():
     mapping = planned.mapping_plan(process.mapping)
     item = mapping_item(mapping, mapping.items[2])
     run = Stage(chunks=4).run(first=3, last=3, mapped=True)
-    outcome = passed_or_failed(process, planned, RunContext(item=item), run, Stage().ledger)
+    outcome = passed_or_failed(
+        process, planned, RunContext(item=item), run, Stage().ledger, evidence=Evidence()
+    )
     found = outcome.backfill.mapping
     assert (2, 3, 3, 1, "success", mapping.plan_fingerprint) == (
         found.item_index,
@@ -172,7 +183,7 @@ def test_an_outcome_that_cannot_be_written_leaves_nothing(tmp_path):
 def test_a_run_with_nothing_to_do_says_so():
     stage = Stage(chunks=3, clock=FixedClock())
     stage.run()
-    told = summary(plan_campaign(make_process(chunks=3)), stage.run())
+    told = summary(plan_campaign(make_process(chunks=3)), stage.run(), Evidence())
     assert (
         "no row moved; 3 of 3 selected chunks were committed before and are skipped" == told.splitlines()[0]
     )
