@@ -1,7 +1,9 @@
-"""Where a run keeps its files: a local_file ledger, the cache of another, and what it leaves for reconciliation."""
+"""Where a run keeps its files, and how they are called: a ledger in a file, and what is left for reconciliation."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +11,14 @@ from dpone_contract.environment import STATE_DIR
 from dpone_contract.manifest import Manifest
 
 DEFAULT_STATE_DIRECTORY = Path(".dpone", "backfill")
+
+LEDGER_SUFFIX = ".json"
+JOURNAL_SUFFIX = ".journal.jsonl"
+LOCK_SUFFIX = ".lock"
+EXECUTION_SUFFIX = ".execution.json"
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_TAKEN = re.compile(r"\.(journal|execution|lock|json|jsonl)$")
 
 
 def state_directory(manifest: Manifest, environ: Mapping[str, str]) -> Path:
@@ -18,3 +28,14 @@ def state_directory(manifest: Manifest, environ: Mapping[str, str]) -> Path:
     """
     authored = manifest.backfill.state_dir or environ.get(STATE_DIR)
     return Path(authored) if authored else DEFAULT_STATE_DIRECTORY
+
+
+def file_stem(run_key: str) -> str:
+    """Give the name, without a suffix, of a campaign's files: its key where that names a file, else a digest beside it.
+
+    No two keys share a name, none leads out of the folder, and none ends as a file of another campaign does.
+    """
+    if _PLAIN.fullmatch(run_key) and not _TAKEN.search(run_key):
+        return run_key
+    readable = re.sub(r"[^A-Za-z0-9]+", "_", run_key).strip("_")[:48]
+    return f"{readable or 'campaign'}~{hashlib.sha256(run_key.encode()).hexdigest()[:24]}"

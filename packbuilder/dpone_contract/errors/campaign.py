@@ -123,6 +123,17 @@ class OverlapError(DponeError):
     code = ErrorCode.BACKFILL_OVERLAP
 
 
+class StateUnsupportedError(DponeError):
+    """The ledger that the manifest names cannot promise what the load needs of it.
+
+    Raised: by `check` and `pack build`, and by a run before it connects.
+
+    Retry: no. Do: keep the ledger beside the target (`state.backend: audit_schema`), or leave out what needs it.
+    """
+
+    code = ErrorCode.BACKFILL_STATE_UNSUPPORTED
+
+
 class NullsFoundError(DponeError):
     """The source holds rows whose chunk column is NULL: no chunk would load them.
 

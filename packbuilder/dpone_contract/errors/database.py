@@ -1,4 +1,4 @@
-"""Errors of connections, servers, tables and columns."""
+"""Errors of connections, servers, ledgers, tables and columns."""
 
 from __future__ import annotations
 
@@ -64,14 +64,38 @@ class DatabaseFailedError(DponeError):
 
 
 class LedgerMissingError(DponeError):
-    """The ledger's tables do not exist and could not be created, or were dropped meanwhile.
+    """The ledger's tables, or its folder, do not exist and could not be created, or were dropped meanwhile.
 
     Raised: by a run that would create its ledger, or that finds it gone.
 
-    Retry: no. Do: let a role that may create them run what `dpone state ddl MANIFEST` prints.
+    Retry: no. Do: let a role that may create the tables run what `dpone state ddl MANIFEST` prints, or name a folder that may be
+    written.
     """
 
     code = ErrorCode.LEDGER_MISSING
+
+
+class LedgerFileInvalidError(DponeError):
+    """A file of a local ledger is damaged, cut short, missing beside the other one, or not this campaign's.
+
+    Raised: before a campaign of a `local_file` ledger is opened, read or changed; nothing was moved.
+
+    Retry: no. Do: restore the campaign's files from a copy; where its chunks may be loaded again, move all of them away.
+    """
+
+    code = ErrorCode.LEDGER_FILE_INVALID
+
+
+class LedgerFileFailedError(DponeError):
+    """A file of a local ledger could not be read, written or locked: no right, no space, or the disk failed.
+
+    Raised: wherever a `local_file` ledger is read or changed.
+
+    Retry: helps once the cause is mended. Do: read the cause; what is committed and not recorded is loaded again.
+    """
+
+    code = ErrorCode.LEDGER_FILE_FAILED
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
 
 
 class TableMissingError(DponeError):

@@ -168,7 +168,7 @@ class PostgresSession:
     def fence(self, lock: object, held_by: str) -> Iterator[PostgresFence]:
         connection = connect(self._resolved, "fence")
         try:
-            self._require_own_session(connection)
+            self.require_own_session(connection)
             taken = run_batch(connection, (self.queries.statement("fence_take", lock=lock),))[0].fetchone()
             if taken is None or not taken[0]:
                 raise CampaignBusyError(
@@ -181,7 +181,7 @@ class PostgresSession:
         finally:
             connection.close()
 
-    def _require_own_session(self, connection: PgConnection) -> None:
+    def require_own_session(self, connection: PgConnection) -> None:
         """Refuse a transaction pooler: its clients change server sessions.
 
         One that hands out its sessions in turn does so from one transaction to the next; one that hands out the last
