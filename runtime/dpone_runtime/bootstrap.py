@@ -16,14 +16,14 @@ from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
 from dpone_runtime.adapters.postgres.catalog import (
     PgTable,
-    create_target,
-    create_target_statements,
     find_table,
     has_leading_index,
     require_table,
     require_target_kind,
 )
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
+from dpone_runtime.adapters.postgres.copy_format import CopyFormat
+from dpone_runtime.adapters.postgres.created_target import create_target, plan_target
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table, require_names_fit
 from dpone_runtime.adapters.postgres.matched_columns import MatchedColumns, match_columns
 from dpone_runtime.adapters.postgres.merge import MergeKey
@@ -41,6 +41,7 @@ from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentit
 from dpone_runtime.ports.connectors import Column
 from dpone_runtime.ports.lanes import ChunkLoader, LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
+from dpone_runtime.ports.type_structure import TypeStructure
 from dpone_runtime.services.load_chunk import SourceToSink
 
 LANE_OPENER = "dpone_runtime.bootstrap:open_lane"
@@ -69,10 +70,12 @@ class LaneEnd(FrozenModel):
         """Find the connection, in the process that opens it."""
         return resolve_connection(self.connection, self.type, os.environ)
 
-    def chunked(self, columns: tuple[str, ...], kind: ChunkKind, timezone: str) -> ChunkedTable:
+    def chunked(self, told: LaneBootstrap) -> ChunkedTable:
         """Give the table with what is copied of it and how it is cut."""
-        column = Column(self.column_name, self.column_type, nullable=True, builtin=True)
-        return ChunkedTable(self.table, columns, column, kind, timezone, self.casts, self.where)
+        column = Column(self.column_name, TypeStructure(self.column_type), nullable=True)
+        return ChunkedTable(
+            self.table, told.columns, column, told.kind, told.timezone, self.casts, self.where, told.format
+        )
 
 
 class LaneBootstrap(FrozenModel):
@@ -81,6 +84,7 @@ class LaneBootstrap(FrozenModel):
     source: LaneEnd
     sink: LaneEnd
     columns: tuple[str, ...]
+    format: CopyFormat = CopyFormat.BINARY
     kind: ChunkKind
     timezone: str
     inner_mode: InnerMode
@@ -183,14 +187,17 @@ def inspect_ends(process: Process, planned: CampaignPlan, connections: Connectio
             key = manifest.sink.strategy.unique_key or ()
             lines.append("the target does not exist; a run would execute:")
             lines.extend(
-                f"{text};"
-                for text in create_target_statements(described.shape, manifest.sink.table, key, name)
+                f"{text};" for text in plan_target(sink, described.shape, manifest.sink.table, key, name)
             )
         else:
             require_target_kind(target)
             require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
             matched = match_columns(described.shape, target.shape, _midnights_of(planned))
             lines.extend(f"{name} is loaded as {cast}" for name, cast in matched.casts.items())
+            if matched.as_text:
+                lines.append(
+                    f"rows travel as text, since the binary form of {', '.join(matched.as_text)} may not be read"
+                )
             _require_mode_fits(sink, manifest, target, matched.names)
     return tuple(lines)
 
@@ -222,7 +229,7 @@ def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable,
                     next_step="create it, or remove create_target",
                 )
             key = manifest.sink.strategy.unique_key or ()
-            found = create_target(session, table, create_target_statements(source.shape, table, key, column))
+            found = create_target(session, table, plan_target(session, source.shape, table, key, column))
     require_target_kind(found)
     return found
 
@@ -295,6 +302,7 @@ def _lane_bootstrap(
             column_type=into.type,
         ),
         columns=matched.names,
+        format=matched.format,
         kind=kind,
         timezone=chunk.timezone if chunk else "UTC",
         inner_mode=manifest.backfill.inner_mode,
@@ -317,10 +325,8 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignor
     Errors: ConnectionMissingError, ConnectionFailedError.
     """
     told = LaneBootstrap.model_validate_json(json.dumps(bootstrap))
-    source = PostgresSource(
-        told.source.resolve(), told.source.chunked(told.columns, told.kind, told.timezone)
-    )
-    into = told.sink.chunked(told.columns, told.kind, told.timezone)
+    source = PostgresSource(told.source.resolve(), told.source.chunked(told))
+    into = told.sink.chunked(told)
     change = slice_change(told.inner_mode, into, MergeKey(told.unique_key, told.version_column), after)
     sink = PostgresSink(
         told.sink.resolve(),

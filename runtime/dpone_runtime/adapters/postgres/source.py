@@ -1,4 +1,4 @@
-"""The reading side of a lane on PostgreSQL: one chunk's rows as a binary COPY from one snapshot."""
+"""The reading side of a lane on PostgreSQL: one chunk's rows as a COPY from one snapshot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PostgresSource:
         try:
             doing = f"reading {self._chunked.table}"
             with translated(doing):
-                settings = session_settings(self._connection, 0, _IDLE_MS)
+                settings = session_settings(self._connection, 0, _IDLE_MS) | self._chunked.format.settings
                 begin = Statement("begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", {})
                 run_batch(self._connection, (begin, settings_statement(settings)))
                 stream = copy_out(self._connection, self.statement(chunk), doing)
@@ -61,7 +61,7 @@ class PostgresSource:
         chunked = self._chunked
         where = filtered(chunked.predicate(chunk), chunked.where)
         rows = f"SELECT {chunked.select_list} FROM {chunked.name} WHERE {where}"
-        return f"COPY ({rows}) TO STDOUT (FORMAT binary)"
+        return f"COPY ({rows}) TO STDOUT {chunked.format.options}"
 
     def close(self) -> None:
         self._connection.close()
