@@ -23,7 +23,7 @@ from dpone_runtime.adapters.postgres.catalog import (
 )
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
 from dpone_runtime.adapters.postgres.copy_format import CopyFormat
-from dpone_runtime.adapters.postgres.created_target import create_target, plan_target
+from dpone_runtime.adapters.postgres.created_target import create_target, created_shape, plan_target
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table, require_names_fit
 from dpone_runtime.adapters.postgres.matched_columns import MatchedColumns, match_columns
 from dpone_runtime.adapters.postgres.merge import MergeKey
@@ -184,31 +184,28 @@ def inspect_ends(process: Process, planned: CampaignPlan, connections: Connectio
                     "every chunk reads the whole table"
                 )
         if target is None:
-            key = manifest.sink.strategy.unique_key or ()
             lines.append("the target does not exist; a run would execute:")
-            lines.extend(
-                f"{text};" for text in plan_target(sink, described.shape, manifest.sink.table, key, name)
-            )
+            planned_ddl = plan_target(sink, described.shape, manifest.sink.table, _key_of(manifest), name)
+            lines.extend(f"{text};" for text in planned_ddl)
+            matched = match_columns(described.shape, created_shape(described.shape))
         else:
             require_target_kind(target)
             require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
             matched = match_columns(described.shape, target.shape, _midnights_of(planned))
-            lines.extend(f"{name} is loaded as {cast}" for name, cast in matched.casts.items())
-            if matched.as_text:
-                lines.append(
-                    f"rows travel as text, since the binary form of {', '.join(matched.as_text)} may not be read"
-                )
             _require_mode_fits(sink, manifest, target, matched.names)
-    return tuple(lines)
+    return (*lines, *matched.lines())
 
 
 def _require_mode_fits(
     session: PgConnection, manifest: Manifest, target: PgTable, columns: tuple[str, ...]
 ) -> None:
+    if manifest.backfill.inner_mode is InnerMode.INCREMENTAL_MERGE:
+        require_merge_target(session, target, _key_of(manifest), columns)
+
+
+def _key_of(manifest: Manifest) -> MergeKey:
     strategy = manifest.sink.strategy
-    if strategy.backfill.inner_mode is InnerMode.INCREMENTAL_MERGE:
-        key = MergeKey(strategy.unique_key or (), strategy.version_column)
-        require_merge_target(session, target, key, columns)
+    return MergeKey(strategy.unique_key or (), strategy.version_column)
 
 
 def _midnights_of(planned: CampaignPlan) -> str | None:
@@ -228,8 +225,8 @@ def _target(connection: ResolvedConnection, manifest: Manifest, source: PgTable,
                     where="sink.table",
                     next_step="create it, or remove create_target",
                 )
-            key = manifest.sink.strategy.unique_key or ()
-            found = create_target(session, table, plan_target(session, source.shape, table, key, column))
+            statements = plan_target(session, source.shape, table, _key_of(manifest), column)
+            found = create_target(session, table, statements)
     require_target_kind(found)
     return found
 

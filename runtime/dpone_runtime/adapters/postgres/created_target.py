@@ -10,6 +10,8 @@ from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.catalog import PgTable, find_table, find_types, require_table
 from dpone_runtime.adapters.postgres.connect import PgConnection, translated
 from dpone_runtime.adapters.postgres.identifiers import ledger_tables, literal, quoted, quoted_table
+from dpone_runtime.adapters.postgres.merge import MergeKey
+from dpone_runtime.adapters.postgres.merge_target import require_key_columns
 from dpone_runtime.adapters.postgres.session import lock_key, run_batch
 from dpone_runtime.adapters.postgres.type_differences import differences, refusals_of
 from dpone_runtime.adapters.sql.queries import Queries, Statement, load_blocks
@@ -17,21 +19,23 @@ from dpone_runtime.ports.connectors import Column, TableShape
 from dpone_runtime.ports.type_structure import TypeKind, TypeStructure
 
 
+def created_shape(source: TableShape) -> TableShape:
+    """Give the shape that a created target has: the source's columns, of which the target computes none."""
+    return replace(source, columns=tuple(replace(column, generated=False) for column in source.columns))
+
+
 def plan_target(
-    connection: PgConnection,
-    source: TableShape,
-    target: TableName,
-    unique_key: tuple[str, ...],
-    chunk_column: str,
+    connection: PgConnection, source: TableShape, target: TableName, key: MergeKey, chunk_column: str
 ) -> tuple[str, ...]:
     """Give the DDL of a missing target, with the types of the source that its database has under the same names.
 
-    Errors: as `create_target_statements`; DatabaseFailedError.
+    Errors: those of `create_target_statements` and `require_key_columns`; DatabaseFailedError.
     """
     names = {made.name for column in source.columns for made in column.structure.made()}
-    return create_target_statements(
-        source, target, unique_key, chunk_column, find_types(connection, sorted(names))
-    )
+    known = find_types(connection, sorted(names))
+    statements = create_target_statements(source, target, key.columns, chunk_column, known)
+    require_key_columns(connection, str(target), source.columns, key)
+    return statements
 
 
 def create_target_statements(

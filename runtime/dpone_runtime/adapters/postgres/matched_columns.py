@@ -29,6 +29,12 @@ class MatchedColumns:
         """How rows travel: one COPY has one format."""
         return CopyFormat.TEXT if self.as_text else CopyFormat.BINARY
 
+    def lines(self) -> tuple[str, ...]:
+        """Say for `plan --connect` what becomes of columns on their way."""
+        casts = tuple(f"{name} is loaded as {cast}" for name, cast in self.casts.items())
+        because = ", ".join(self.as_text)
+        return (*casts, *((f"rows travel as text, because of {because}",) if because else ()))
+
 
 def match_columns(source: TableShape, target: TableShape, timezone: str | None = None) -> MatchedColumns:
     """Match every column of the source with one of the target that holds all its values.
