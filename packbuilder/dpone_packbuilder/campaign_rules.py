@@ -50,6 +50,7 @@ def _apply_rules(
     findings += require_distributed_state(workload, manifest, policy)
     findings += report_lease_ttl(workload, manifest)
     findings += report_unordered_keys(workload, manifest)
+    findings += require_loaded_columns(workload, manifest)
     planned, problems = _plan(workload, manifest, policy)
     return planned, findings + [found for found in problems if not _is_told(found, findings)]
 
@@ -165,6 +166,25 @@ def report_unordered_keys(workload: Workload, manifest: Manifest) -> Iterator[Fi
             "commits last then decides which row stays",
             "name the version_column that tells the newer row, or cut the chunks along a column of the key",
         )
+
+
+def require_loaded_columns(workload: Workload, manifest: Manifest) -> Iterator[Finding]:
+    """A column by which slices, rows of one key, or the newer of them are found has to be loaded."""
+    source, strategy, chunk = manifest.source, manifest.sink.strategy, manifest.backfill.chunk
+    # A column of several purposes is told once.
+    needed = {strategy.version_column: "version_column"} if strategy.version_column else {}
+    needed |= dict.fromkeys(strategy.unique_key or (), "unique_key")
+    needed |= {chunk.column: "chunk.column"} if chunk is not None else {}
+    for name, option in needed.items():
+        excluded = name in (source.exclude_columns or ())
+        if excluded or (source.columns is not None and name not in source.columns):
+            key = "exclude_columns" if excluded else "columns"
+            yield error_at(
+                in_manifest(workload, "source", key),
+                ErrorCode.COLUMNS_DIFFER,
+                f"column {name!r} of {option} is not among the columns that are loaded",
+                f"{'take it out of' if excluded else 'add it to'} source.{key}",
+            )
 
 
 def _plan(

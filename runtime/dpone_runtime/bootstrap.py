@@ -14,6 +14,7 @@ from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, TableName
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
 from dpone_runtime.adapters.postgres.completion import BareCommit, RowCompletion
+from dpone_runtime.adapters.postgres.copy_format import CopyFormat
 from dpone_runtime.adapters.postgres.ends import (
     PostgresEnds,
     inspection_lines,
@@ -36,6 +37,7 @@ from dpone_runtime.domain.local_run import LocalRun
 from dpone_runtime.ports.connectors import Column, SliceReader, SourceReader
 from dpone_runtime.ports.lanes import ChunkLoader, LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
+from dpone_runtime.ports.type_structure import TypeStructure
 from dpone_runtime.services.load_chunk import SourceToSink
 
 LANE_OPENER = "dpone_runtime.bootstrap:open_lane"
@@ -65,10 +67,20 @@ class LaneEnd(FrozenModel):
         """Find the connection, in the process that opens it."""
         return resolve_connection(self.connection, self.type, os.environ)
 
-    def chunked(self, columns: tuple[str, ...], kind: ChunkKind, timezone: str) -> ChunkedTable:
+    def chunked(self, told: LaneBootstrap) -> ChunkedTable:
         """Give the table with what is copied of it and how it is cut."""
-        column = Column(self.column_name, self.column_type, nullable=True, builtin=True)
-        return ChunkedTable(self.table, columns, column, kind, timezone, self.casts, self.where, self.types)
+        column = Column(self.column_name, TypeStructure(self.column_type), nullable=True)
+        return ChunkedTable(
+            table=self.table,
+            columns=told.columns,
+            chunk_column=column,
+            kind=told.kind,
+            timezone=told.timezone,
+            casts=self.casts,
+            where=self.where,
+            types=self.types,
+            format=told.format,
+        )
 
 
 class LaneBootstrap(FrozenModel):
@@ -77,6 +89,7 @@ class LaneBootstrap(FrozenModel):
     source: LaneEnd
     sink: LaneEnd
     columns: tuple[str, ...]
+    format: CopyFormat = CopyFormat.BINARY
     kind: ChunkKind
     timezone: str
     inner_mode: InnerMode
@@ -104,16 +117,12 @@ class PreparedRun:
     def source_reader(self) -> SourceReader:
         """Open the source's side of a verification."""
         told = self.lane_bootstrap
-        return PostgresSliceReader(
-            told.source.resolve(), told.source.chunked(told.columns, told.kind, told.timezone)
-        )
+        return PostgresSliceReader(told.source.resolve(), told.source.chunked(told))
 
     def target_reader(self) -> SliceReader:
         """Open the target's side of a verification."""
         told = self.lane_bootstrap
-        return PostgresSliceReader(
-            told.sink.resolve(), told.sink.chunked(told.columns, told.kind, told.timezone)
-        )
+        return PostgresSliceReader(told.sink.resolve(), told.sink.chunked(told))
 
     def lanes(self, opener: str = LANE_OPENER, silence: timedelta = SILENCE) -> LanePool:
         """Give a pool of lanes; none is started yet."""
@@ -226,6 +235,7 @@ def _lane_bootstrap(process: Process, kind: ChunkKind, ends: PostgresEnds) -> La
             column_type=into.type,
         ),
         columns=matched.names,
+        format=matched.format,
         kind=kind,
         timezone=chunk.timezone if chunk else "UTC",
         inner_mode=manifest.backfill.inner_mode,
@@ -249,12 +259,8 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignor
     Errors: ConnectionMissingError, ConnectionFailedError.
     """
     told = LaneBootstrap.model_validate_json(json.dumps(bootstrap))
-    source = PostgresSource(
-        told.source.resolve(),
-        told.source.chunked(told.columns, told.kind, told.timezone),
-        digests=told.digests,
-    )
-    into = told.sink.chunked(told.columns, told.kind, told.timezone)
+    source = PostgresSource(told.source.resolve(), told.source.chunked(told), digests=told.digests)
+    into = told.sink.chunked(told)
     change = slice_change(told.inner_mode, into, MergeKey(told.unique_key, told.version_column), after)
     sink = PostgresSink(
         told.sink.resolve(),

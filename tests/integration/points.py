@@ -15,6 +15,7 @@ import psycopg
 from dpone_contract.chunk_plan import ChunkPlan, RunKey, plan_chunks
 from dpone_runtime.adapters.postgres.predicate import chunk_predicate
 from dpone_runtime.ports.connectors import Column
+from dpone_runtime.ports.type_structure import TypeStructure
 from tests.factories import window_spec
 
 SESSION_ZONES = ("UTC", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe")
@@ -52,7 +53,7 @@ def require_points(
     """Require each point in its chunk and in no other, NULL in the chunk of NULL where there is one."""
     null = plan.chunks_total if plan.chunks_total > plan.ranges_total else 0
     points = (*points, Point(None, null))
-    column = Column("key", type_name, nullable=True, builtin=True)
+    column = Column("key", TypeStructure(type_name), nullable=True)
     spec = plan.spec
     predicates = [chunk_predicate(column, spec.kind, spec.timezone, chunk) for chunk in plan.chunks()]
     flags = ", ".join(f"coalesce({predicate}, false)" for predicate in predicates)

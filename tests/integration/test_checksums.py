@@ -12,6 +12,7 @@ from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.connections import resolve_connection
 from dpone_runtime.ports.connectors import Column, SliceContent
+from dpone_runtime.ports.type_structure import TypeStructure
 from tests.integration.campaigns import History, day
 from tests.integration.child_runs import Finished
 from tests.integration.inner_modes import KEY, SCENARIOS, UNIQUE, mode_text
@@ -171,7 +172,7 @@ def test_digest_and_rows_are_of_one_snapshot(history: History) -> None:
     table = ChunkedTable(
         TableName(schema="source", name="history"),
         tuple(COLUMNS.split(", ")),
-        Column("day", "date", nullable=True, builtin=True),
+        Column("day", TypeStructure("date"), nullable=True),
         ChunkKind.DATE,
         "UTC",
     )

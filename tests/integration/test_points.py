@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from dpone_runtime.adapters.postgres.predicate import chunk_predicate
 from dpone_runtime.ports.connectors import Column
+from dpone_runtime.ports.type_structure import TypeStructure
 from tests.integration.points import (
     DATE_STYLES,
     SESSION_ZONES,
@@ -310,7 +311,7 @@ def test_written_instants_cut_both_kinds_of_timestamp(server, window, precision,
 def test_an_index_serves_both_ends_of_a_range_and_null(server, type_name, window):
     full_name = {"timestamp": "timestamp without time zone"}.get(type_name, type_name)
     plan = plan_of(**window, nulls="include")
-    column = Column("key", full_name, nullable=True, builtin=True)
+    column = Column("key", TypeStructure(full_name), nullable=True)
     with server.transaction(force_rollback=True):
         server.execute(f"CREATE TABLE points (key {type_name}); CREATE INDEX ON points (key)".encode())
         server.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")

@@ -130,6 +130,7 @@ SETTINGS = {
     "xmloption": "document",
     "lc_monetary": "C",
     "transform_null_equals": "on",
+    "array_nulls": "off",
 }
 
 
@@ -164,14 +165,27 @@ def copied(history: History, table: str, columns: str = "*") -> bytes:
         return b"".join(copy)
 
 
+MADE = """
+CREATE TYPE source.made AS (a integer, b text);
+ALTER TABLE source.history ADD made source.made;
+UPDATE source.history SET made = (id, E'\\t"\\\\,(') WHERE id % 2 = 0
+"""
+"""A column because of which all the others travel as text."""
+
+
 @pytest.mark.parametrize("created", [True, False], ids=["created", "existing"])
-def test_every_value_of_every_type_survives(history: History, created: bool) -> None:
+@pytest.mark.parametrize("copy_format", ["binary", "text"])
+def test_every_value_of_every_type_survives(history: History, created: bool, copy_format: str) -> None:
     make_source(history)
+    if copy_format == "text":
+        history.sql(MADE)
     if not created:
         history.sql("CREATE TABLE target.history (LIKE source.history)")
     name = history.value("SELECT quote_ident(current_database())")
     for setting, value in SETTINGS.items():
         history.sql(f"ALTER DATABASE {name} SET {setting} = '{value}'")
+    planned = history.run("backfill", "plan", history.manifest(manifest_text(1)), "--connect")
+    assert (copy_format == "text") == ("rows travel as text" in planned.stdout), planned.output
     done = history.run("run", history.manifest(manifest_text(1)))
     assert 0 == done.exit_code, done.output
     assert history.value("SELECT count(*) FROM target.history") == history.value(
@@ -200,15 +214,10 @@ def test_every_type_of_the_server_is_tried_or_refused(history: History) -> None:
 @pytest.mark.parametrize(
     "type_name, told",
     [
-        ("regclass", "a number that names an object of its own database only"),
-        ("regtype[]", "a number that names an object of its own database only"),
-        ("aclitem", "no binary form"),
-        ("aclitem[]", "no binary form"),
-        ("pg_node_tree", "no binary form"),
-        ("source.pair", "user-defined type"),
-        ("source.mood[]", "user-defined type"),
-        ("source.span", "user-defined type"),
-        ("source.odd_moods", "user-defined type"),
+        ("regclass", "odd is regclass: a number that names an object of its own database only"),
+        ("regtype[]", "odd[] is regtype: a number that names an object of its own database only"),
+        ("pg_node_tree", "odd is pg_node_tree, which no server reads"),
+        ("source.odd_pair", "odd.names[].b is regclass: a number"),
     ],
 )
 @pytest.mark.parametrize("created", [True, False], ids=["created", "existing"])
@@ -216,8 +225,8 @@ def test_what_cannot_be_kept_is_refused_by_name(
     history: History, type_name: str, told: str, created: bool
 ) -> None:
     history.sql(
-        "CREATE TYPE source.pair AS (a integer, b text); CREATE TYPE source.mood AS ENUM ('sad', 'glad');"
-        "CREATE TYPE source.span AS RANGE (subtype = integer); CREATE DOMAIN source.odd_moods AS source.mood[]"
+        "CREATE TYPE source.inner_pair AS (a integer, b regclass);"
+        "CREATE TYPE source.odd_pair AS (a integer, names source.inner_pair[])"
     )
     for schema in ("source", "target"):
         history.sql(f"ALTER TABLE {schema}.history ADD COLUMN odd {type_name}")
@@ -226,7 +235,6 @@ def test_what_cannot_be_kept_is_refused_by_name(
     refused = history.run("run", history.manifest())
     assert (2, "DPONE_COLUMNS_DIFFER") == (refused.exit_code, refused.error_code), refused.output
     assert told in refused.stderr
-    assert "odd" in refused.stderr
     assert not history.has_ledger_rows()
 
 

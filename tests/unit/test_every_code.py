@@ -25,6 +25,7 @@ from dpone_packbuilder.cli import BUILDER_VERBS, run_command_line
 from dpone_packbuilder.project import load_project
 from dpone_runtime.adapters.postgres.matched_columns import match_columns
 from dpone_runtime.ports.connectors import Column, TableShape
+from dpone_runtime.ports.type_structure import TypeStructure
 from dpone_runtime.result import error_of
 from dpone_runtime.services.open_campaign import cancel_campaign, open_campaign
 from tests.campaign_factories import SOURCE, TARGET, make_campaign, make_plan
@@ -153,8 +154,8 @@ def connection_failed(desk: Desk) -> Told:
 
 
 def columns_differ(desk: Desk) -> Told:
-    source = TableShape(SOURCE, (Column("id", "bigint", nullable=False, builtin=True),))
-    target = TableShape(TARGET, (Column("id", "integer", nullable=False, builtin=True),))
+    source = TableShape(SOURCE, (Column("id", TypeStructure("bigint"), nullable=False),))
+    target = TableShape(TARGET, (Column("id", TypeStructure("integer"), nullable=False),))
     return raised(lambda: match_columns(source, target))
 
 

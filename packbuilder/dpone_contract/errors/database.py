@@ -121,9 +121,9 @@ class TableUnsuitableError(DponeError):
 
 
 class ColumnsDifferError(DponeError):
-    """Source and target columns do not fit without loss.
+    """Source and target columns do not fit without loss, or columns that a campaign needs are not among those that are loaded.
 
-    Raised: before a campaign begins, and by `plan --connect`.
+    Raised: before a campaign begins, by `plan --connect`, and, for what the manifest alone tells, by `dpone check`.
 
     Retry: no. Do: alter the target as the message says, or load from a view that casts.
     """

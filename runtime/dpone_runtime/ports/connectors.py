@@ -11,26 +11,28 @@ from dpone_contract.chunk_plan import Chunk, ChunkPlan, RunKey
 from dpone_runtime.domain.campaign import TableIdentity
 from dpone_runtime.domain.coverage import Coverage
 from dpone_runtime.domain.lease import OwnerToken
+from dpone_runtime.ports.type_structure import TypeStructure
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column as its database describes it; `type` is the full type name with its modifiers, a domain's that of its base."""
+    """A column as its database describes it, with the structure of its type."""
 
     name: str
-    type: str
+    structure: TypeStructure
     nullable: bool
-    builtin: bool
     generated: bool = False
-    has_default: bool = False
+    optional: bool = False
+    """Whether a load may leave it out: it may be NULL, has a default, or is computed."""
     expression: str = ""
     """What a generated column is computed by."""
-    labels: tuple[str, ...] = ()
-    """Those of an enum, in their order."""
-    binary: bool = True
-    composite: bool = False
     collation: str = ""
     """One that every server has, where it is not the type's own."""
+
+    @property
+    def type(self) -> str:
+        """The full type name with its modifiers."""
+        return self.structure.full_name
 
 
 @dataclass(frozen=True)

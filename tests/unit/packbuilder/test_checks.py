@@ -261,6 +261,39 @@ def test_a_lease_duration_is_a_warning(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "selected, key, told",
+    [
+        ({"columns": ["id", "at"]}, "columns", "'order_date' of chunk.column"),
+        ({"columns": ["order_date", "at"]}, "columns", "'id' of unique_key"),
+        ({"columns": ["order_date", "id", "At"]}, "columns", "'at' of version_column"),
+        ({"exclude_columns": ["order_date"]}, "exclude_columns", "'order_date' of chunk.column"),
+        ({"exclude_columns": ["note", "id"]}, "exclude_columns", "'id' of unique_key"),
+        (
+            {"columns": ["order_date", "id", "at"], "exclude_columns": ["at"]},
+            "exclude_columns",
+            "'at' of version_column",
+        ),
+    ],
+)
+def test_a_column_that_the_campaign_needs_and_does_not_load_is_found(tmp_path, selected, key, told):
+    strategy = {"sink__strategy__unique_key": ["order_date", "id"], "sink__strategy__version_column": "at"}
+    changes = {f"source__{name}": names for name, names in selected.items()}
+    finding = only(check_manifest(tmp_path, backfill__inner_mode="incremental_merge", **strategy, **changes))
+    assert ("DPONE_COLUMNS_DIFFER", "orders.yaml", line_of(tmp_path / "orders.yaml", key)) == (
+        finding.code,
+        finding.path,
+        finding.line,
+    )
+    assert told in finding.message
+    assert f"source.{key}" in finding.next_step
+
+
+def test_columns_that_are_loaded_are_not_found(tmp_path):
+    changes = {"source__columns": ["id", "order_date"], "source__exclude_columns": ["note"]}
+    assert check_manifest(tmp_path, sink__strategy__unique_key=["id", "order_date"], **changes) == ()
+
+
+@pytest.mark.parametrize(
     "execution, key, code",
     [
         ({"backend": "kubernetes"}, "backend", "DPONE_NOT_SUPPORTED"),

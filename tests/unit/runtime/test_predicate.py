@@ -16,6 +16,7 @@ from dpone_contract.errors import ColumnsDifferError
 from dpone_runtime.adapters.postgres.predicate import chunk_predicate, covered_window, require_chunk_column
 from dpone_runtime.domain.campaign import Window
 from dpone_runtime.ports.connectors import Column
+from dpone_runtime.ports.type_structure import TypeStructure
 from tests.campaign_factories import RUN_KEY, make_plan
 from tests.factories import window_spec
 
@@ -23,7 +24,7 @@ CHUNK = make_plan().chunk(1)
 
 
 def column(kind: str, name: str = "day") -> Column:
-    return Column(name, kind, nullable=False, builtin=True)
+    return Column(name, TypeStructure(kind), nullable=False)
 
 
 def on(day: str, kind: str, timezone: str) -> str:

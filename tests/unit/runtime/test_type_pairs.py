@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpone_runtime.adapters.postgres.type_pairs import Conversion, find_conversion, find_refusal, split_type
+from dpone_runtime.adapters.postgres.type_pairs import Conversion, find_conversion, split_type
 
 INSTANT, WALL_CLOCK = "timestamp with time zone", "timestamp without time zone"
 
@@ -108,25 +108,3 @@ def test_a_date_becomes_an_instant_in_a_named_zone_only():
 )
 def test_a_type_is_split_into_base_and_modifiers(type_name, split):
     assert split == split_type(type_name)
-
-
-@pytest.mark.parametrize(
-    "type_name, facts, told",
-    [
-        ("pair", {"builtin": False}, "user-defined"),
-        ("regclass", {}, "names an object"),
-        ("regrole[]", {}, "names an object"),
-        ("aclitem", {"binary": False}, "no binary form"),
-        ("pg_class", {"composite": True}, "no binary form"),
-        ("pg_node_tree", {}, "no binary form"),
-    ],
-)
-def test_what_another_database_cannot_read_is_said(type_name, facts, told):
-    assert told in (
-        find_refusal(type_name, **{"builtin": True, "binary": True, "composite": False, **facts}) or ""
-    )
-
-
-@pytest.mark.parametrize("type_name", ["integer", "pg_lsn", "pg_snapshot", "oid", "text[]"])
-def test_what_another_database_can_read_is_not_refused(type_name):
-    assert find_refusal(type_name, builtin=True, binary=True, composite=False) is None

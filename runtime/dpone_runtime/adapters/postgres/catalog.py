@@ -1,25 +1,25 @@
-"""Tables as their server describes them: identity, columns, fitness as a target, and the target made where it is missing."""
+"""Tables as their server describes them: identity, columns, and fitness as a target."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dpone_contract.errors import (
-    ColumnsDifferError,
     DatabaseFailedError,
     TableMissingError,
     TableUnsuitableError,
 )
 from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.connect import PgConnection, translated
-from dpone_runtime.adapters.postgres.identifiers import ledger_tables, quoted, quoted_table
-from dpone_runtime.adapters.postgres.matched_columns import refusal_of
-from dpone_runtime.adapters.postgres.session import lock_key, run_batch
-from dpone_runtime.adapters.sql.queries import Queries, Statement, load_blocks
+from dpone_runtime.adapters.postgres.identifiers import quoted_table
+from dpone_runtime.adapters.postgres.session import run_batch
+from dpone_runtime.adapters.postgres.type_trees import read_types
+from dpone_runtime.adapters.sql.queries import Queries, load_blocks
 from dpone_runtime.domain.campaign import TableIdentity
 from dpone_runtime.ports.connectors import Column, TableShape
+from dpone_runtime.ports.type_structure import TypeStructure
 
 _KINDS = {
     "v": "a view",
@@ -67,9 +67,10 @@ def find_table(connection: PgConnection, table: TableName) -> PgTable | None:
         if row is None or identity is None:
             return None
         columns = run_batch(connection, (queries.statement("describe_columns", relation=row[0]),))[0]
+        types = read_types(connection, queries.statement("describe_types", relation=row[0], names=[]))
         shape = TableShape(
             TableIdentity(str(identity[0]), str(identity[1]), str(row[4]), str(table)),
-            tuple(_column(column) for column in columns.fetchall()),
+            tuple(_column(column, types) for column in columns.fetchall()),
         )
     return PgTable(shape, *row[:4], *row[5:])
 
@@ -164,80 +165,18 @@ def has_leading_index(connection: PgConnection, table: PgTable, column: str) -> 
     return found is not None and bool(found[0])
 
 
-def _column(row: Sequence[Any]) -> Column:
-    *leading, labels, binary, composite, collation = row
-    name, type_name, nullable, builtin, generated, has_default, expression = leading
-    return Column(
-        name,
-        type_name,
-        nullable,
-        builtin,
-        generated,
-        has_default,
-        expression or "",
-        tuple(labels),
-        binary,
-        composite,
-        collation or "",
-    )
+def find_types(connection: PgConnection, names: Sequence[str]) -> dict[str, TypeStructure]:
+    """Describe those of some types, by quoted and qualified name, that this database has.
 
-
-def create_target_statements(
-    source: TableShape, target: TableName, unique_key: tuple[str, ...], chunk_column: str
-) -> tuple[str, ...]:
-    """Give the DDL of a missing target: the source's columns and its NOT NULL, the key as primary key.
-
-    An index on the chunk column follows where the key does not begin with it.
-
-    Errors: ColumnsDifferError for a key column that the source lacks or a type that cannot be declared.
+    Errors: DatabaseFailedError.
     """
-    for name in unique_key:
-        if source.column(name) is None:
-            raise ColumnsDifferError(
-                f"unique_key column {name!r} is not in {source.identity.name}",
-                where="sink.strategy.unique_key",
-                next_step="name columns of the source in unique_key; case matters",
-            )
-    lines = []
-    for column in source.columns:
-        refusal = "is an enum" if column.labels else refusal_of(column)
-        if refusal is not None:
-            raise ColumnsDifferError(
-                f"the target cannot be created: {column.name} {refusal}",
-                where=f"source.table {source.identity.name}",
-                next_step="create the target yourself, or load from a view that casts or leaves out this column",
-            )
-        required = not column.nullable or column.name in unique_key
-        collation = f" COLLATE {quoted('pg_catalog', column.collation)}" if column.collation else ""
-        lines.append(f"  {quoted(column.name)} {column.type}{collation}" + (" NOT NULL" if required else ""))
-    if unique_key:
-        lines.append(f"  PRIMARY KEY ({', '.join(map(quoted, unique_key))})")
-    body = ",\n".join(lines)
-    return (
-        f"CREATE SCHEMA IF NOT EXISTS {quoted(target.schema_)}",
-        f"CREATE TABLE IF NOT EXISTS {quoted_table(target)} (\n{body}\n)",
-        # Without it every chunk's deletion of its slice would read the whole table.
-        *(
-            (f"CREATE INDEX ON {quoted_table(target)} ({quoted(chunk_column)})",)
-            if unique_key[:1] != (chunk_column,)
-            else ()
-        ),
-    )
+    if not names:
+        return {}
+    statement = catalog_queries().statement("describe_types", relation=0, names=list(names))
+    with translated("reading the catalog about types"):
+        return dict(read_types(connection, statement).values())
 
 
-def create_target(connection: PgConnection, target: TableName, statements: tuple[str, ...]) -> PgTable:
-    """Create a missing target under the database-wide DDL lock, looking again inside it.
-
-    Errors: DatabaseFailedError, TableMissingError.
-    """
-    queries = Queries(load_blocks(__package__, "schema.sql"), ledger_tables("public"))
-    with translated(f"creating {target}", f"table {target}"), connection.transaction():
-        run_batch(connection, (queries.statement("ddl_lock", lock=lock_key("ddl")),))
-        if find_table(connection, target) is None:
-            schema = connection.execute(
-                "SELECT to_regnamespace(quote_ident(%s))", (target.schema_,)
-            ).fetchone()
-            needed = statements[1:] if schema is not None and schema[0] is not None else statements
-            for text in needed:
-                run_batch(connection, (Statement("create", text.replace("%", "%%"), {}),))
-    return require_table(connection, target, "sink")
+def _column(row: Sequence[Any], types: Mapping[int, tuple[str, TypeStructure]]) -> Column:
+    number, name, *facts = row
+    return Column(name, types[number][1], *facts)

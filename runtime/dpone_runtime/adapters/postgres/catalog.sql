@@ -14,27 +14,65 @@ SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, pg_catalog.row_se
  WHERE n.nspname = :schema AND c.relname = :name
 
 -- name: describe_columns
--- A domain is described as the type that it is made of, which is what COPY writes.
+-- What a domain requires and brings counts as the column's own, except that a view's column of it may be NULL all the same.
 WITH RECURSIVE described AS (
-  SELECT a.attnum, a.atttypid AS type, a.atttypmod AS modifier FROM pg_catalog.pg_attribute a
+  SELECT a.attnum, a.atttypid AS type, false AS required FROM pg_catalog.pg_attribute a
    WHERE a.attrelid = :relation AND a.attnum > 0 AND NOT a.attisdropped
   UNION ALL
-  SELECT d.attnum, t.typbasetype, CASE WHEN d.modifier = -1 THEN t.typtypmod ELSE d.modifier END
+  SELECT d.attnum, t.typbasetype, d.required OR t.typnotnull
     FROM described d JOIN pg_catalog.pg_type t ON t.oid = d.type WHERE t.typtype = 'd')
-SELECT a.attname, pg_catalog.format_type(d.type, d.modifier), NOT a.attnotnull, d.type < 16384,
-       a.attgenerated <> '', a.atthasdef OR a.attidentity <> '',
+SELECT a.attnum, a.attname, NOT a.attnotnull, a.attgenerated <> '',
+       NOT (a.attnotnull OR d.required) OR a.atthasdef OR a.attidentity <> '' OR o.typdefault IS NOT NULL,
        CASE WHEN a.attgenerated <> '' THEN pg_catalog.pg_get_expr(x.adbin, x.adrelid) ELSE '' END,
-       ARRAY(SELECT e.enumlabel::text FROM pg_catalog.pg_enum e WHERE e.enumtypid = d.type ORDER BY e.enumsortorder),
-       t.typsend <> 0 AND t.typreceive <> 0 AND (t.typelem = 0 OR i.typsend <> 0 AND i.typreceive <> 0),
-       t.typtype = 'c' OR i.typtype = 'c',
        CASE WHEN a.attcollation <> t.typcollation AND n.nspname = 'pg_catalog' THEN c.collname::text ELSE '' END
   FROM described d JOIN pg_catalog.pg_attribute a ON a.attrelid = :relation AND a.attnum = d.attnum
   JOIN pg_catalog.pg_type t ON t.oid = d.type AND t.typtype <> 'd'
-  LEFT JOIN pg_catalog.pg_type i ON i.oid = t.typelem
+  JOIN pg_catalog.pg_type o ON o.oid = a.atttypid
   LEFT JOIN pg_catalog.pg_attrdef x ON x.adrelid = a.attrelid AND x.adnum = a.attnum
   LEFT JOIN pg_catalog.pg_collation c ON c.oid = a.attcollation
   LEFT JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
  ORDER BY a.attnum
+
+-- name: describe_types
+-- The types of a relation's columns, and those of the names, as trees: each node with the path to it, parents first.
+-- A path begins with the column's number, or with the place of the name.
+WITH RECURSIVE described AS (
+  SELECT ARRAY[a.attnum::integer] AS path, a.attname::text AS part, a.atttypid AS type, a.atttypmod AS modifier
+    FROM pg_catalog.pg_attribute a WHERE a.attrelid = :relation AND a.attnum > 0 AND NOT a.attisdropped
+  UNION ALL
+  SELECT ARRAY[n.place::integer], n.name, pg_catalog.to_regtype(n.name)::oid, -1
+    FROM unnest((:names)::text[]) WITH ORDINALITY n (name, place) WHERE pg_catalog.to_regtype(n.name) IS NOT NULL
+  UNION ALL
+  SELECT d.path || p.place, p.part, p.type, p.modifier
+    FROM described d JOIN pg_catalog.pg_type t ON t.oid = d.type
+    CROSS JOIN LATERAL (
+      SELECT 1, '', t.typbasetype, CASE WHEN d.modifier = -1 THEN t.typtypmod ELSE d.modifier END WHERE t.typtype = 'd'
+      UNION ALL
+      SELECT 1, '', e.oid, d.modifier FROM pg_catalog.pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid
+      UNION ALL
+      SELECT 1, '', r.rngsubtype, -1 FROM pg_catalog.pg_range r WHERE t.typtype = 'r' AND t.oid >= 16384 AND r.rngtypid = t.oid
+      UNION ALL
+      SELECT 1, '', r.rngtypid, -1 FROM pg_catalog.pg_range r WHERE t.typtype = 'm' AND t.oid >= 16384 AND r.rngmultitypid = t.oid
+      UNION ALL
+      SELECT a.attnum::integer, a.attname::text, a.atttypid, a.atttypmod FROM pg_catalog.pg_attribute a
+       WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
+    ) p (place, part, type, modifier))
+SELECT d.path, d.part,
+       CASE WHEN e.oid IS NOT NULL THEN 'array' ELSE CASE t.typtype WHEN 'b' THEN 'base' WHEN 'c' THEN 'composite'
+         WHEN 'd' THEN 'domain' WHEN 'e' THEN 'enum' WHEN 'r' THEN 'range' WHEN 'm' THEN 'multirange' ELSE t.typtype::text END END,
+       t.oid < 16384,
+       CASE WHEN t.oid < 16384 THEN pg_catalog.format_type(t.oid, d.modifier)
+         ELSE pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(t.typname) END,
+       CASE WHEN t.oid < 16384 THEN ''
+         ELSE substr(pg_catalog.format_type(t.oid, d.modifier), length(pg_catalog.format_type(t.oid, NULL)) + 1) END,
+       t.typsend <> 0 AND t.typreceive <> 0,
+       coalesce((SELECT x.extname::text FROM pg_catalog.pg_depend p JOIN pg_catalog.pg_extension x ON x.oid = p.refobjid
+         WHERE p.classid = 'pg_catalog.pg_type'::regclass AND p.objid = t.oid AND p.deptype = 'e'
+           AND p.refclassid = 'pg_catalog.pg_extension'::regclass), ''),
+       ARRAY(SELECT l.enumlabel::text FROM pg_catalog.pg_enum l WHERE l.enumtypid = t.oid ORDER BY l.enumsortorder)
+  FROM described d JOIN pg_catalog.pg_type t ON t.oid = d.type JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+  LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
+ ORDER BY d.path
 
 -- name: server_identity
 SELECT s.system_identifier::text, current_database() FROM pg_catalog.pg_control_system() s

@@ -8,20 +8,14 @@ target, so that equal rows have equal text on any two servers.
 from __future__ import annotations
 
 from dpone_runtime.adapters.postgres.connect import PgConnection
+from dpone_runtime.adapters.postgres.copy_format import TEXT_SETTINGS
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.session import run_batch, settings_statement
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.ports.connectors import SliceContent
 
-PINNED_SETTINGS = {
-    "TimeZone": "UTC",
-    "DateStyle": "ISO, YMD",
-    "IntervalStyle": "postgres",
-    "extra_float_digits": "1",
-    "bytea_output": "hex",
-    "lc_monetary": "C",
-}
-"""What says how a value is written as text."""
+PINNED_SETTINGS = {**TEXT_SETTINGS, "timezone": "UTC"}
+"""What says how a value is written as text; instants are those of one zone, since their text has an offset."""
 
 _SAVEPOINT = "dpone_content"
 _HALF = 2**64

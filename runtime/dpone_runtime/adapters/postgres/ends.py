@@ -11,14 +11,13 @@ from dpone_contract.manifest import InnerMode, Manifest, SourceOptions
 from dpone_contract.process import CampaignPlan
 from dpone_runtime.adapters.postgres.catalog import (
     PgTable,
-    create_target,
-    create_target_statements,
     find_table,
     has_leading_index,
     require_table,
     require_target_kind,
 )
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
+from dpone_runtime.adapters.postgres.created_target import create_target, created_shape, plan_target
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
 from dpone_runtime.adapters.postgres.matched_columns import MatchedColumns, match_columns
 from dpone_runtime.adapters.postgres.merge import MergeKey
@@ -105,26 +104,30 @@ def inspection_lines(
                     "every chunk reads the whole table"
                 )
         if target is None:
-            key = manifest.sink.strategy.unique_key or ()
             yield "the target does not exist; a run would execute:"
-            for text in create_target_statements(described.shape, manifest.sink.table, key, name):
-                yield f"{text};"
-            return
-        require_target_kind(target)
-        require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
-        matched = match_columns(described.shape, target.shape, _midnights_of(planned))
-        for column, cast in matched.casts.items():
-            yield f"{column} is loaded as {cast}"
-        _require_mode_fits(sink_session, manifest, target, matched.names)
+            statements = plan_target(
+                sink_session, described.shape, manifest.sink.table, _key_of(manifest), name
+            )
+            yield from (f"{text};" for text in statements)
+            matched = match_columns(described.shape, created_shape(described.shape))
+        else:
+            require_target_kind(target)
+            require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
+            matched = match_columns(described.shape, target.shape, _midnights_of(planned))
+            _require_mode_fits(sink_session, manifest, target, matched.names)
+        yield from matched.lines()
 
 
 def _require_mode_fits(
     session: PgConnection, manifest: Manifest, target: PgTable, columns: tuple[str, ...]
 ) -> None:
+    if manifest.backfill.inner_mode is InnerMode.INCREMENTAL_MERGE:
+        require_merge_target(session, target, _key_of(manifest), columns)
+
+
+def _key_of(manifest: Manifest) -> MergeKey:
     strategy = manifest.sink.strategy
-    if strategy.backfill.inner_mode is InnerMode.INCREMENTAL_MERGE:
-        key = MergeKey(strategy.unique_key or (), strategy.version_column)
-        require_merge_target(session, target, key, columns)
+    return MergeKey(strategy.unique_key or (), strategy.version_column)
 
 
 def _midnights_of(planned: CampaignPlan) -> str | None:
@@ -151,8 +154,8 @@ def _target(
                 where="sink.table",
                 next_step="create it, or remove create_target",
             )
-        key = manifest.sink.strategy.unique_key or ()
-        found = create_target(session, table, create_target_statements(source.shape, table, key, column))
+        statements = plan_target(session, source.shape, table, _key_of(manifest), column)
+        found = create_target(session, table, statements)
     require_target_kind(found)
     return found
 

@@ -1,4 +1,4 @@
-"""The one place that quotes names for PostgreSQL."""
+"""The one place that quotes names for PostgreSQL, and text for its DDL."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ LONGEST_NAME_BYTES = 63
 def quoted(*names: str) -> str:
     """Quote a name, or a qualified one, so that any characters and any case survive."""
     return sql.Identifier(*names).as_string(None)
+
+
+def literal(text: str) -> str:
+    """Quote text as a literal."""
+    return sql.Literal(text).as_string(None).strip()
 
 
 def quoted_table(table: TableName) -> str:

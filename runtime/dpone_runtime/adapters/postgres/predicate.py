@@ -16,6 +16,7 @@ from dpone_contract.chunk_options import ChunkKind, NullPolicy
 from dpone_contract.chunk_plan import Chunk, ChunkPlan
 from dpone_contract.errors import ColumnsDifferError, located
 from dpone_contract.manifest import TableName
+from dpone_runtime.adapters.postgres.copy_format import CopyFormat
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
 from dpone_runtime.domain.campaign import Window
 from dpone_runtime.ports.connectors import Column
@@ -46,6 +47,8 @@ class ChunkedTable:
     """Which rows of a source are loaded; a target's slice is deleted whole."""
     types: Mapping[str, str] = field(default_factory=dict)
     """The target's types of a source's columns, where they are not the source's own."""
+    format: CopyFormat = CopyFormat.BINARY
+    """How rows travel, on both sides alike."""
 
     @property
     def name(self) -> str:

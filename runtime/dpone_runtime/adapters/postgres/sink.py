@@ -82,6 +82,7 @@ class PostgresSink:
         """
         query = self._queries.statement
         settings = session_settings(self._connection, _LOCK_WAIT_MS, PROTOCOL_IDLE_MS)
+        settings |= self._chunked.format.settings
         statements = (
             query("begin"),
             settings_statement(settings),
@@ -106,7 +107,8 @@ class PostgresSink:
     def _change_slice(
         self, request: LoadRequest, stream: RowStream, progress: Callable[[int], None]
     ) -> LoadReceipt:
-        into, columns = self._change.begin(self._connection, request), self._chunked.column_list
+        into = self._change.begin(self._connection, request)
+        columns, options = self._chunked.column_list, self._chunked.format.options
         moved = 0
 
         def counted() -> Iterator[bytes]:
@@ -117,7 +119,7 @@ class PostgresSink:
                 progress(len(block))
                 self._after("copying")
 
-        copied = copy_in(self._connection, f"COPY {into} ({columns}) FROM STDIN (FORMAT binary)", counted())
+        copied = copy_in(self._connection, f"COPY {into} ({columns}) FROM STDIN {options}", counted())
         self._after("copied")
         loaded = self._change.finish(self._connection, copied)
         if loaded != stream.rows and self._strict:

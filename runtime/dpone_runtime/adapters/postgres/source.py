@@ -1,4 +1,4 @@
-"""The reading side of a lane on PostgreSQL: one chunk's rows as a binary COPY, and its content if asked, from one snapshot."""
+"""The reading side of a lane on PostgreSQL: one chunk's rows as a COPY, and its content if asked, from one snapshot."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class PostgresSource:
         """Give the COPY of one chunk."""
         chunked = self._chunked
         rows = f"SELECT {chunked.select_list} FROM {chunked.name} WHERE {self._covered(chunk)}"
-        return f"COPY ({rows}) TO STDOUT (FORMAT binary)"
+        return f"COPY ({rows}) TO STDOUT {chunked.format.options}"
 
     def _content(self, chunk: Chunk) -> SliceContent:
         chunked = self._chunked

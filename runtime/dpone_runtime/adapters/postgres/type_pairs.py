@@ -13,8 +13,6 @@ _FULL_PRECISION = 6
 _MODIFIED = re.compile(r"(.*?)\((-?\d+)(?:,(-?\d+))?\)(.*)")
 _INSTANT = "timestamp with time zone"
 _WALL_CLOCK = "timestamp without time zone"
-_NAMES_OBJECTS = re.compile(r"reg[a-z]+(\[\])?")
-_INTERNAL = re.compile(r"pg_(node_tree|ndistinct|dependencies|mcv_list|brin_\w+)(\[\])?")
 
 
 @dataclass(frozen=True)
@@ -42,17 +40,6 @@ def find_conversion(source: str, target: str, timezone: str | None = None) -> Co
     if rule is None or not rule.fits(source_modifiers, target_modifiers):
         return None
     return Conversion(rule.cast)
-
-
-def find_refusal(type_name: str, *, builtin: bool, binary: bool, composite: bool) -> str | None:
-    """Say why values of a type cannot be carried into another database, or give None where they can."""
-    if not builtin:
-        return f"has the user-defined type {type_name}, which is not supported yet"
-    if _NAMES_OBJECTS.fullmatch(type_name):
-        return f"is {type_name}: a number that names an object of its own database only"
-    if composite or not binary or _INTERNAL.fullmatch(type_name):
-        return f"is {type_name}, which has no binary form that another database reads"
-    return None
 
 
 def split_type(type_name: str) -> tuple[str, Modifiers]:
