@@ -32,7 +32,7 @@ class LaneEvent:
     """One message. BROKEN: the lane could not open; GONE: its process has ended, whatever else it said before.
 
     `rows_extracted`, `rows_loaded` and `bytes_moved` come with COMMITTED, `bytes_moved` alone with PROGRESS; `code`,
-    `message`, `where` and `next_step` with failures.
+    `message`, `where` and `next_step` with failures, `transient` with those that may pass by themselves.
     """
 
     lane: LaneId
@@ -45,6 +45,7 @@ class LaneEvent:
     message: str = ""
     where: str | None = None
     next_step: str | None = None
+    transient: bool = False
 
 
 def receipt_of(event: LaneEvent) -> LoadReceipt:
