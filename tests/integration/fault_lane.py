@@ -37,6 +37,9 @@ HOLD = "hold"
 END_SINK = "end sink session"
 END_SOURCE = "end source session"
 
+ADMIN_VARIABLE = "DPONE_TEST_ADMIN"
+"""The URI of whoever may end sessions of the target, where that is not the user of the run."""
+
 LOCK_WAIT_VARIABLE = "DPONE_TEST_DATA_LOCK_WAIT"
 """Milliseconds that a data transaction waits for each lock."""
 
@@ -98,7 +101,8 @@ class Faults:
         if what in (KILL_LANE, KILL_BOTH):
             os.kill(os.getpid(), signal.SIGKILL)
         if what == END_SINK:
-            end_sessions(os.environ["DPONE_CONN_TARGET_DB"], "dpone sink")
+            admin = os.environ.get(ADMIN_VARIABLE)
+            end_sessions(admin or os.environ["DPONE_CONN_TARGET_DB"], "dpone sink")
         if what == END_SOURCE:
             end_sessions(os.environ["DPONE_CONN_SOURCE_DB"], "dpone source")
         if what == FREEZE:
