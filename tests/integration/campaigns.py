@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
@@ -75,14 +76,16 @@ def day(chunk_index: int) -> date:
 class History:
     """A source, a target and a ledger in one database, and the runs that a test starts on them."""
 
-    def __init__(self, uri: str, folder: Path) -> None:
+    def __init__(self, uri: str, folder: Path, *, found: bool = False) -> None:
+        """Create both tables, or look at those that are there already (`found`)."""
         self.uri = uri
         self.folder = folder
         self.environ = {"DPONE_CONN_SOURCE_DB": uri, "DPONE_CONN_TARGET_DB": uri}
         self.runs: list[Run] = []
         self._roles: list[str] = []
         self._connection = psycopg.connect(uri, autocommit=True, application_name="test")
-        self.sql(SOURCE)
+        if not found:
+            self.sql(SOURCE)
 
     # The database.
 
@@ -209,7 +212,7 @@ class History:
         faults: Sequence[Fault] | None = None,
     ) -> Run:
         """Start `dpone` over this database, with faults in its lanes where there are any."""
-        folder = self.folder / f"run-{len(self.runs) + 1}"
+        folder = self.folder / f"run-{uuid.uuid4().hex[:8]}"
         folder.mkdir()
         run = Run(arguments, {**self.environ, **(environ or {})}, folder, faults)
         self.runs.append(run)

@@ -12,7 +12,10 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
+
 from dpone_runtime import bootstrap
+from dpone_runtime.adapters.postgres import sink, source
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.lanes import ChunkLoader
 from tests.waiting import wait_until
@@ -31,10 +34,20 @@ KILL_COORDINATOR = "kill coordinator"
 KILL_BOTH = "kill both"
 FREEZE = "freeze"
 HOLD = "hold"
+END_SINK = "end sink session"
+END_SOURCE = "end source session"
+
+ADMIN_VARIABLE = "DPONE_TEST_ADMIN"
+"""The URI of whoever may end sessions of the target, where that is not the user of the run."""
+
+LOCK_WAIT_VARIABLE = "DPONE_TEST_DATA_LOCK_WAIT"
+"""Milliseconds that a data transaction waits for each lock."""
 
 
 def open_lane(bootstrap_document: dict[str, object]) -> ChunkLoader:
     """Open a lane as the runtime does, with faults on its way."""
+    if wait := os.environ.get(LOCK_WAIT_VARIABLE):
+        sink.DATA_LOCK_WAIT_MS = source.DATA_LOCK_WAIT_MS = int(wait)
     faults = Faults(Path(os.environ[FAULTS_VARIABLE]))
     return FaultyLoader(faults, lambda after: bootstrap.open_lane(bootstrap_document, after))
 
@@ -56,6 +69,19 @@ class FaultyLoader:
         self._loader.close()
 
 
+def end_sessions(uri: str, application_name: str) -> None:
+    """End every session of one kind in a database, and wait until they are gone."""
+    sessions = "FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()"
+    with psycopg.connect(uri, autocommit=True) as connection:
+        connection.execute(f"SELECT pg_terminate_backend(pid) {sessions}".encode(), (application_name,))
+
+        def gone() -> bool:
+            found = connection.execute(f"SELECT count(*) {sessions}".encode(), (application_name,)).fetchone()
+            return found == (0,)
+
+        wait_until(gone, 10, f"the end of {application_name}")
+
+
 class Faults:
     """What is to happen, by step and chunk, to the process that asks."""
 
@@ -74,6 +100,11 @@ class Faults:
             os.kill(os.getppid(), signal.SIGKILL)
         if what in (KILL_LANE, KILL_BOTH):
             os.kill(os.getpid(), signal.SIGKILL)
+        if what == END_SINK:
+            admin = os.environ.get(ADMIN_VARIABLE)
+            end_sessions(admin or os.environ["DPONE_CONN_TARGET_DB"], "dpone sink")
+        if what == END_SOURCE:
+            end_sessions(os.environ["DPONE_CONN_SOURCE_DB"], "dpone source")
         if what == FREEZE:
             os.kill(os.getpid(), signal.SIGSTOP)
         if what == HOLD:

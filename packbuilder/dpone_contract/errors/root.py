@@ -13,19 +13,27 @@ class DponeError(Exception):
     """The root of the hierarchy.
 
     `message` says what happened, `where` the place (file:line:column, a chunk, a table), `next_step` what to do now. `fields` are
-    further values that are safe to show.
+    further values that are safe to show. `transient` says that the same attempt, made again a little later, may succeed without anybody
+    having mended anything.
     """
 
     code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
     exit_code: ClassVar[ExitCode] = ExitCode.REFUSED
 
     def __init__(
-        self, message: str, *, where: str | None = None, next_step: str | None = None, **fields: str | int
+        self,
+        message: str,
+        *,
+        where: str | None = None,
+        next_step: str | None = None,
+        transient: bool = False,
+        **fields: str | int,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.where = where
         self.next_step = next_step
+        self.transient = transient
         self.fields = fields
 
     def __str__(self) -> str:

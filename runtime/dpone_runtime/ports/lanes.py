@@ -31,8 +31,9 @@ class LaneEventKind(StrEnum):
 class LaneEvent:
     """One message. BROKEN: the lane could not open; GONE: its process has ended, whatever else it said before.
 
-    `rows_extracted`, `rows_loaded`, `bytes_moved` and the digest, if there is one, come with COMMITTED, `bytes_moved` alone with PROGRESS; `code`,
-    `message`, `where` and `next_step` with failures.
+    `rows_extracted`, `rows_loaded`, `bytes_moved` and the digest, if there is one, come with COMMITTED, `bytes_moved` alone
+    with PROGRESS; `code`, `message`, `where` and `next_step` with failures, `transient` with those that may pass by
+    themselves.
     """
 
     lane: LaneId
@@ -46,6 +47,7 @@ class LaneEvent:
     message: str = ""
     where: str | None = None
     next_step: str | None = None
+    transient: bool = False
 
 
 def receipt_of(event: LaneEvent) -> LoadReceipt:

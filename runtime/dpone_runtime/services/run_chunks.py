@@ -1,14 +1,14 @@
 """The coordinator: one thread that claims chunks, hands them to lanes, renews leases and judges how each chunk ended.
 
-A lane that is free takes the next chunk at once. A known failure blocks new claims; chunks at work finish. What a lane that is gone
-did is read from the chunk's row, never guessed.
+A lane that is free takes the next chunk at once. A known failure blocks new claims; chunks at work finish. A failure that may pass by
+itself is tried again first (`ChunkRetries`). What a lane that is gone did is read from the chunk's row, never guessed.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Protocol, assert_never
 
@@ -25,10 +25,12 @@ from dpone_contract.errors import (
 from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.domain.claim import ClaimVerdict
 from dpone_runtime.domain.lease import BUSY_WAIT, RENEW_EVERY
+from dpone_runtime.domain.retry_rule import THREE_TRIES, RetryRule
 from dpone_runtime.ports.connectors import LoadRequest
 from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId, LanePool, receipt_of
 from dpone_runtime.ports.ledger import Fence
 from dpone_runtime.services.chunk_claims import ChunkClaims, RenewalVerdict
+from dpone_runtime.services.chunk_retries import ChunkRetries
 from dpone_runtime.services.run_report import Failure, RunObserver, RunReport
 
 TICK = timedelta(milliseconds=500)
@@ -72,6 +74,7 @@ class Coordinator:
         lane_count: int,
         stop_requested: Callable[[], bool],
         fence: Fence | None,
+        retry_rule: RetryRule = THREE_TRIES,
     ) -> None:
         self._claims = claims
         self._lanes = lanes
@@ -82,6 +85,7 @@ class Coordinator:
         self._stop_requested = stop_requested
         self._fence = fence
         self._fence_checked_at = clock()
+        self._retries = ChunkRetries(retry_rule, clock)
         self._opening: set[LaneId] = set()
         self._idle: deque[LaneId] = deque()
         self._active: dict[LaneId, _Active] = {}
@@ -110,6 +114,8 @@ class Coordinator:
                     self._opening.add(self._lanes.start())
             while self._work_left():
                 self._turn()
+            if not self.report.interrupted:
+                self._report(*self._retries.give_up())
         finally:
             self._end_everything()
         begun = self.report.skipped + self.report.committed + len(self.report.failures)
@@ -119,7 +125,8 @@ class Coordinator:
     def _work_left(self) -> bool:
         if self._active:
             return True
-        return not self._blocked and (self._next is not None or bool(self._busy))
+        waiting = self._next is not None or bool(self._busy) or self._retries.waiting
+        return waiting and not self._blocked
 
     def _turn(self) -> None:
         if self._stop_requested() and not self.report.interrupted:
@@ -176,6 +183,8 @@ class Coordinator:
                 next_step="see with `dpone backfill status MANIFEST` who is at work, then run this again",
                 chunk_index=self._busy[0],
             )
+        if (due := self._retries.take_due()) is not None:
+            return due
         if self._next is not None:
             index, self._next = self._next, next(self._pending, None)
             return index
@@ -263,7 +272,8 @@ class Coordinator:
                 self._put_back(record.chunk_index, ClaimVerdict.BUSY)
             case LaneEventKind.COMMIT_UNKNOWN:
                 self._claims.end_holders(record)
-                self._read_back(record, LaneLostError("the answer to COMMIT was lost", next_step=_AGAIN))
+                lost = LaneLostError("the answer to COMMIT was lost", next_step=_AGAIN, transient=True)
+                self._read_back(record, lost)
             case _:
                 self._fail(record, event)
 
@@ -343,8 +353,8 @@ class Coordinator:
             kind = (
                 LaneEventKind.LEASE_LOST if isinstance(reason, ChunkLeaseLostError) else LaneEventKind.FAILED
             )
-            code, message, next_step = reason.code.value, reason.message, reason.next_step
-            self._fail(record, LaneEvent(LaneId(0), kind, code=code, message=message, next_step=next_step))
+            told = LaneEvent(LaneId(0), kind, code=reason.code.value, message=reason.message)
+            self._fail(record, replace(told, next_step=reason.next_step, transient=reason.transient))
 
     def _count(self, record: ChunkRecord, extracted: int, loaded: int, bytes_moved: int) -> None:
         self.report.committed += 1
@@ -355,7 +365,8 @@ class Coordinator:
 
     def _fail(self, record: ChunkRecord, event: LaneEvent) -> None:
         """Record a failure where the row is still ours; a row that is not tells that the lease was lost."""
-        code, message, next_step = event.code or LaneLostError.code.value, event.message, event.next_step
+        code, next_step, transient = event.code or LaneLostError.code.value, event.next_step, event.transient
+        message = self._retries.counted(record.chunk_index, event.message)
         if event.kind is LaneEventKind.LEASE_LOST or not self._claims.fail(record, code, message):
             row = self._claims.read_back(record)
             if row is not None:
@@ -364,12 +375,20 @@ class Coordinator:
                 return
             if event.kind is not LaneEventKind.LEASE_LOST:
                 message = f"another attempt owns the chunk now; this one ended with: {message}"
-            code, next_step = ChunkLeaseLostError.code.value, _AGAIN
-        self._blocked = True
+            code, next_step, transient = ChunkLeaseLostError.code.value, _AGAIN, False
         infrastructure = error_class(code).exit_code is ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
         failure = Failure(record.chunk_index, record.attempt, code, message, next_step, infrastructure)
-        self.report.failures.append(failure)
-        self._observer.failed(failure)
+        if transient and not self._blocked and (wait := self._retries.postpone(failure)) is not None:
+            again = f"is tried again in {wait.total_seconds():g} s"
+            self._observer.waiting(f"chunk {record.chunk_index} {again}: {message}")
+            return
+        self._report(failure)
+
+    def _report(self, *failures: Failure) -> None:
+        for failure in failures:
+            self._blocked = True
+            self.report.failures.append(failure)
+            self._observer.failed(failure)
 
     # Ends.
 

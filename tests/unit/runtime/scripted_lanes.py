@@ -38,13 +38,17 @@ class Act(StrEnum):
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt: what becomes of it after how long. `commits_when_ended`: a COMMIT under way that outruns the end."""
+    """One attempt: what becomes of it after how long. `commits_when_ended`: a COMMIT under way that outruns the end.
+
+    `transient`: a failure that may pass by itself.
+    """
 
     act: Act = Act.COMMIT
     takes: timedelta = SECOND
     rows: int = 10
     code: str = "DPONE_BACKFILL_CHUNK_FAILED"
     commits_when_ended: bool = False
+    transient: bool = False
 
 
 class Opening(StrEnum):
@@ -232,7 +236,12 @@ class ScriptedLanes:
                 self._ledger.release_chunk(request.run_key, index)
                 return (
                     LaneEvent(
-                        lane, LaneEventKind.FAILED, index, code=attempt.code, message="the rows are bad"
+                        lane,
+                        LaneEventKind.FAILED,
+                        index,
+                        code=attempt.code,
+                        message="the rows are bad",
+                        transient=attempt.transient,
                     ),
                 )
 

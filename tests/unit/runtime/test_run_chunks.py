@@ -376,11 +376,11 @@ def test_a_commit_without_an_answer_is_read_back():
     assert (2, 20, []) == (run.report.committed, run.report.rows_loaded, run.report.failures)
 
 
-def test_a_commit_without_an_answer_that_did_not_happen_fails_the_chunk():
+def test_a_commit_without_an_answer_that_never_happens_fails_the_chunk():
     stage = Stage(chunks=2)
-    run = stage.run(stage.lanes({1: [Attempt(Act.UNKNOWN_UNDONE)]}))
+    run = stage.run(stage.lanes({1: [Attempt(Act.UNKNOWN_UNDONE)] * 3}))
     assert "DPONE_BACKFILL_LANE_LOST" == run.report.failures[0].code
-    assert {1: FAILED} == stage.statuses()
+    assert {1: FAILED, 2: COMMITTED} == stage.statuses()
     assert 0 == stage.ledger.end_holders(stage.plan.run_key, 1)
 
 

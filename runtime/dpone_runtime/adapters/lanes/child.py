@@ -110,6 +110,7 @@ def _told(error: DponeError) -> Frame:
         "message": error.message[:2000],
         "where": error.where,
         "next_step": error.next_step,
+        "transient": error.transient,
     }
 
 

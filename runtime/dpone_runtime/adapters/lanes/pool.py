@@ -204,6 +204,7 @@ def _event(lane_id: LaneId, kind: LaneEventKind, frame: Frame) -> LaneEvent:
         message=text("message") or "",
         where=text("where"),
         next_step=text("next_step"),
+        transient=frame.get("transient") is True,
     )
 
 

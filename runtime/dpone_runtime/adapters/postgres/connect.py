@@ -18,9 +18,13 @@ from dpone_contract.errors import (
     LedgerMissingError,
     TableMissingError,
 )
+from dpone_runtime.adapters.postgres.sqlstates import advice, is_transient
 from dpone_runtime.connections import ResolvedConnection
 
 CONNECT_TIMEOUT_SECONDS = 15
+
+DATA_LOCK_WAIT_MS = 60_000
+"""How long a data transaction waits for each lock on a table or row; then its attempt fails and is made again."""
 
 # Keepalives under a minute on both ends, so that neither side waits long for a peer that vanished.
 _KEEPALIVES = {"keepalives": 1, "keepalives_idle": 20, "keepalives_interval": 5, "keepalives_count": 4}
@@ -34,8 +38,10 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 PgConnection = psycopg.Connection[tuple[object, ...]]
 
 
-def connect(connection: ResolvedConnection, purpose: str) -> PgConnection:
+def connect(connection: ResolvedConnection, purpose: str, *, again: bool = False) -> PgConnection:
     """Open an autocommitting session named `dpone <purpose>`; nothing is prepared, so that poolers work.
+
+    `again`: the same login has succeeded before in this process, so that a refusal may pass by itself.
 
     Errors: ConnectionFailedError with the server's own reason.
     """
@@ -57,6 +63,7 @@ def connect(connection: ResolvedConnection, purpose: str) -> PgConnection:
             f"cannot connect as {connection.name}: {_reason(error)}",
             where=f"connection {connection.name} ({connection.shown})",
             next_step=f"check host, port, database, user and password in {connection.origin}",
+            transient=again,
         ) from None  # libpq's text names every address that it tried
 
 
@@ -100,6 +107,7 @@ def translate(error: psycopg.Error, doing: str, where: str | None = None) -> Dpo
             f"the connection broke while {doing}: {_reason(error)}",
             where=where,
             next_step="run it again; committed chunks are skipped",
+            transient=is_transient(error),
         )
     text = f"{safe_message(error)} (SQLSTATE {state}) while {doing}"
     if isinstance(error, (errors.UndefinedTable, errors.InvalidSchemaName)):
@@ -117,7 +125,7 @@ def translate(error: psycopg.Error, doing: str, where: str | None = None) -> Dpo
             next_step="mend the rows or the constraint, then run it again; committed chunks are skipped",
         )
     return DatabaseFailedError(
-        text, where=where, next_step="run it again; committed chunks are skipped", sqlstate=state
+        text, where=where, next_step=advice(error), transient=is_transient(error), sqlstate=state
     )
 
 

@@ -13,7 +13,7 @@ from psycopg import errors
 
 from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError, ContentDiffersError, RowsDifferError
 from dpone_runtime.adapters.postgres.completion import Completion
-from dpone_runtime.adapters.postgres.connect import connect, session_settings, translate
+from dpone_runtime.adapters.postgres.connect import DATA_LOCK_WAIT_MS, connect, session_settings, translate
 from dpone_runtime.adapters.postgres.copy import copy_in
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.session import (
@@ -33,7 +33,6 @@ from dpone_runtime.ports.connectors import (
 )
 
 _LOCK_WAIT_MS = 5_000
-_NEVER = 0
 _AGAIN = "run it again; committed chunks are skipped"
 
 
@@ -62,7 +61,7 @@ class PostgresSink:
 
     def load(self, request: LoadRequest, stream: RowStream, progress: Callable[[int], None]) -> LoadReceipt:
         if self._connection.closed:
-            self._connection = connect(self._resolved, "sink")
+            self._connection = connect(self._resolved, "sink", again=True)
         try:
             self._begin(request)
             receipt = self._change_slice(request, stream, progress)
@@ -87,7 +86,7 @@ class PostgresSink:
             query("begin"),
             settings_statement(settings),
             self._completion.lock(request),
-            settings_statement({"lock_timeout": str(_NEVER)}),
+            settings_statement({"lock_timeout": str(DATA_LOCK_WAIT_MS)}),
             *self._completion.guard(request),
         )
         try:

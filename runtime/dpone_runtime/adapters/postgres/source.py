@@ -8,7 +8,12 @@ from contextlib import contextmanager
 import psycopg
 
 from dpone_contract.chunk_plan import Chunk
-from dpone_runtime.adapters.postgres.connect import connect, session_settings, translated
+from dpone_runtime.adapters.postgres.connect import (
+    DATA_LOCK_WAIT_MS,
+    connect,
+    session_settings,
+    translated,
+)
 from dpone_runtime.adapters.postgres.content import PINNED_SETTINGS, content_query, read_content, row_text
 from dpone_runtime.adapters.postgres.copy import CopyStream, copy_out
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
@@ -39,12 +44,12 @@ class PostgresSource:
     @contextmanager
     def read(self, chunk: Chunk) -> Iterator[CopyStream]:
         if self._connection.closed:
-            self._connection = connect(self._resolved, "source")
+            self._connection = connect(self._resolved, "source", again=True)
         stream: CopyStream | None = None
         try:
             doing = f"reading {self._chunked.table}"
             with translated(doing):
-                settings = session_settings(self._connection, 0, _IDLE_MS) | PINNED_SETTINGS
+                settings = session_settings(self._connection, DATA_LOCK_WAIT_MS, _IDLE_MS) | PINNED_SETTINGS
                 level = "REPEATABLE READ" if self._digests else "READ COMMITTED"
                 begin = Statement("begin", f"BEGIN ISOLATION LEVEL {level} READ ONLY", {})
                 run_batch(self._connection, (begin, settings_statement(settings)))
