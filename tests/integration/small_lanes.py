@@ -66,15 +66,16 @@ class SmallLoader:
             case "bear children":
                 bear(self._folder)
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "sleep":
-                self._work_for_ever()
-            case "ignore SIGTERM":
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
-                self._work_for_ever()
+            case "sleep" | "ignore SIGTERM" | "bear a child":
+                self._work_for_ever(act)
             case _:
                 raise ZeroDivisionError
 
-    def _work_for_ever(self) -> None:
+    def _work_for_ever(self, act: str) -> None:
+        if act == "ignore SIGTERM":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if act == "bear a child":
+            bear(self._folder)
         self._tell("at work")
         time.sleep(A_DAY_SECONDS)
 

@@ -416,8 +416,9 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_lanes_die_with_their_parent(tmp_path, frozen):
-    bootstrap = json.dumps({"folder": str(tmp_path), "acts": {"1": "ignore SIGTERM"}})
+@pytest.mark.parametrize("act", ["ignore SIGTERM", "bear a child"])
+def test_lanes_and_all_that_they_started_die_with_their_parent(tmp_path, frozen, act):
+    bootstrap = json.dumps({"folder": str(tmp_path), "acts": {"1": act}})
     command = [sys.executable, "-c", PARENT, f"{OPENERS}:open_lane", bootstrap]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -427,3 +428,27 @@ def test_lanes_die_with_their_parent(tmp_path, frozen):
             os.kill(pids[1], signal.SIGSTOP)
         parent.kill()
     wait_until(lambda: all(gone(pid) for pid in pids), PATIENCE_SECONDS, "the end of the lanes")
+    wait_until(
+        lambda: all(gone(pid) for pid in told(tmp_path, "child")), PATIENCE_SECONDS, "of their children"
+    )
+    assert (act == "bear a child") == bool(told(tmp_path, "child"))
+
+
+def test_a_pool_that_is_closed_leaves_no_guard(make_pool):
+    pool = make_pool()
+    opened(pool)
+    guard = pool._guard._process
+    pool.close(GRACE)
+    assert 0 == guard.returncode
+
+
+def test_a_pool_whose_guard_is_killed_goes_on(make_pool):
+    pool = make_pool({2: "die"})
+    (lane,) = opened(pool)
+    pool._guard._process.kill()
+    pool._guard._process.wait()
+    pool.send(lane, request(2))
+    events_until(pool, KIND.GONE)
+    (lane,) = opened(pool)
+    pool.send(lane, request(1))
+    assert 1 == events_until(pool, KIND.COMMITTED)[-1].chunk_index

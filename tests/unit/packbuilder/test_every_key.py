@@ -83,7 +83,6 @@ REFUSED_VALUES = {
     "sink.type": ["mssql", "clickhouse", "kafka"],
     "sink.strategy.only_new_rows": [True],
     "sink.strategy.version_column": ["version"],
-    "backfill.parallel_workers": [2],
     "backfill.verify": ["checksum"],
     "backfill.state.backend": ["local_file"],
     "backfill.publication.mode": ["shadow_swap"],
