@@ -50,8 +50,6 @@ def _unsupported_endpoint_keys(manifest: Manifest) -> Iterator[tuple[Path, str, 
 
 
 def _unsupported_campaign_keys(backfill: BackfillOptions) -> Iterator[tuple[Path, str, str]]:
-    if backfill.parallel_workers > 1:
-        yield (*_CAMPAIGN, "parallel_workers"), "parallel_workers above 1", "use 1, or a mapped mode"
     if backfill.stop_after_failures is not None:
         yield (*_CAMPAIGN, "stop_after_failures"), "stop_after_failures", "remove it; a failure ends its run"
     if not backfill.publication.retain_backup:

@@ -38,7 +38,7 @@ class Progress:
         self._began = clock()
         self._told_at = clock()
         self._drawn = False
-        self._in_flight = 0
+        self._in_flight: dict[int, int] = {}
 
     def say(self, text: str) -> None:
         """Write one line, above the bar where there is one."""
@@ -52,16 +52,17 @@ class Progress:
         typer.echo(text, err=True)
 
     def committed(self, record: ChunkRecord, rows: int, bytes_moved: int) -> None:  # noqa: ARG002  # the port's
-        self._in_flight = 0
+        self._in_flight.pop(record.chunk_index, None)
 
     def failed(self, failure: Failure) -> None:
+        self._in_flight.pop(failure.chunk_index, None)
         self.warn(
             f"chunk {failure.chunk_index} ({self._plan.label(failure.chunk_index, failure.chunk_index)}) failed, "
             f"attempt {failure.attempt}: {failure.code}: {failure.message}"
         )
 
-    def moved(self, bytes_moved: int) -> None:
-        self._in_flight += bytes_moved
+    def moved(self, chunk_index: int, bytes_moved: int) -> None:
+        self._in_flight[chunk_index] = self._in_flight.get(chunk_index, 0) + bytes_moved
 
     def waiting(self, reason: str) -> None:
         self.say(reason)
@@ -99,7 +100,7 @@ class Progress:
         parts = [f"{done}/{report.selected} chunks", f"{running} at work"]
         if report.failures:
             parts.append(f"{len(report.failures)} failed")
-        moved = report.bytes_moved + self._in_flight
+        moved = report.bytes_moved + sum(self._in_flight.values())
         parts += [f"{report.rows_loaded:,} rows", f"{moved / elapsed / 1e6:.1f} MB/s"]
         if report.committed:
             left = (report.selected - done) * elapsed / report.committed

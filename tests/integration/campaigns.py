@@ -255,10 +255,17 @@ def manifest_text(
     first: str = FIRST_DAY.isoformat(),
     last: str | None = None,
     audit_schema: str = "dpone_audit",
+    lanes: int = 1,
 ) -> str:
     """Give a manifest of daily chunks."""
     last = last or day(chunks).isoformat()
-    return MANIFEST.format(name=name, first=first, last=last, audit_schema=audit_schema)
+    text = MANIFEST.format(name=name, first=first, last=last, audit_schema=audit_schema)
+    return text if lanes == 1 else with_lanes(text, lanes)
+
+
+def with_lanes(text: str, lanes: int) -> str:
+    """Give a manifest whose runs have several lanes."""
+    return text.replace("    backfill:\n", f"    backfill:\n      parallel_workers: {lanes}\n")
 
 
 def mapped_process(chunks: int = 3, *, items: int = 1, max_active: int = 1) -> Process:

@@ -112,11 +112,15 @@ class Run:
 
     def wait_for(self, step: str, chunk_index: int) -> int:
         """Wait until a fault was reached; give the lane's process id."""
+        return self.told_at(step, chunk_index)[0]
+
+    def told_at(self, step: str, chunk_index: int) -> tuple[int, tuple[int, ...]]:
+        """Wait until a fault was reached; give the lane's process id, and its sessions' at the server."""
         reached = self.folder / f"{step}.{chunk_index}"
         wait_until(lambda: reached.exists() or self.ended(), 60, f"{step} of chunk {chunk_index}")
         assert reached.exists(), f"dpone ended before {step} of chunk {chunk_index}: {self.stderr()}"
-        lane: int = json.loads(reached.read_text(encoding="utf-8"))["lane"]
-        return lane
+        told = json.loads(reached.read_text(encoding="utf-8"))
+        return told["lane"], tuple(told["sessions"])
 
     def wait_for_words(self, words: str) -> None:
         """Wait until it has said something on stderr."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psycopg
@@ -18,6 +18,8 @@ from dpone_runtime import bootstrap
 from dpone_runtime.adapters.postgres import sink, source
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.lanes import ChunkLoader
+from dpone_runtime.services.load_chunk import SourceToSink
+from tests.integration.small_lanes import bear
 from tests.waiting import wait_until
 
 FAULTS_VARIABLE = "DPONE_TEST_FAULTS"
@@ -32,7 +34,10 @@ BEFORE_LOAD = "before load"
 KILL_LANE = "kill lane"
 KILL_COORDINATOR = "kill coordinator"
 KILL_BOTH = "kill both"
+NOTE = "note"
 FREEZE = "freeze"
+IGNORE_SIGTERM = "ignore SIGTERM"
+BEAR_A_CHILD = "bear a child"
 HOLD = "hold"
 END_SINK = "end sink session"
 END_SOURCE = "end source session"
@@ -58,12 +63,18 @@ class FaultyLoader:
     def __init__(self, faults: Faults, open_loader: Callable[[Callable[[str], None]], ChunkLoader]) -> None:
         self._faults = faults
         self._chunk_index = 0
-        self._loader = open_loader(lambda step: faults.happen(step, self._chunk_index))
+        self._loader = open_loader(lambda step: faults.happen(step, self._chunk_index, self._sessions()))
 
     def load(self, request: LoadRequest, progress: Callable[[int], None]) -> LoadReceipt:
         self._chunk_index = request.chunk.index
         self._faults.happen(BEFORE_LOAD, self._chunk_index)
         return self._loader.load(request, progress)
+
+    def _sessions(self) -> list[int]:
+        """Give the server's process ids of the lane's two sessions."""
+        assert isinstance(self._loader, SourceToSink)
+        ends = (self._loader._source, self._loader._sink)
+        return [end._connection.info.backend_pid for end in ends]  # type: ignore[attr-defined]  # PostgreSQL's ends
 
     def close(self) -> None:
         self._loader.close()
@@ -82,6 +93,14 @@ def end_sessions(uri: str, application_name: str) -> None:
         wait_until(gone, 10, f"the end of {application_name}")
 
 
+_SIGNALS: dict[str, tuple[tuple[Callable[[], int], signal.Signals], ...]] = {
+    KILL_COORDINATOR: ((os.getppid, signal.SIGKILL),),
+    KILL_LANE: ((os.getpid, signal.SIGKILL),),
+    KILL_BOTH: ((os.getppid, signal.SIGKILL), (os.getpid, signal.SIGKILL)),
+    FREEZE: ((os.getpid, signal.SIGSTOP),),
+}
+
+
 class Faults:
     """What is to happen, by step and chunk, to the process that asks."""
 
@@ -90,34 +109,33 @@ class Faults:
         planned = json.loads((folder / "faults.json").read_text(encoding="utf-8"))
         self._planned = {(step, chunk_index): what for step, chunk_index, what in planned}
 
-    def happen(self, step: str, chunk_index: int) -> None:
+    def happen(self, step: str, chunk_index: int, sessions: Sequence[int] = ()) -> None:
         """Do what is planned for this step of this chunk, unless it was done before."""
         what = self._planned.get((step, chunk_index))
         if what is None or self._reached(step, chunk_index).exists():
             return
-        self._tell(step, chunk_index)
-        if what in (KILL_COORDINATOR, KILL_BOTH):
-            os.kill(os.getppid(), signal.SIGKILL)
-        if what in (KILL_LANE, KILL_BOTH):
-            os.kill(os.getpid(), signal.SIGKILL)
+        self._tell(step, chunk_index, sessions)
+        if what == IGNORE_SIGTERM:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if what == BEAR_A_CHILD:
+            bear(self._folder)
+        for victim, signal_number in _SIGNALS.get(what, ()):
+            os.kill(victim(), signal_number)
         if what == END_SINK:
             admin = os.environ.get(ADMIN_VARIABLE)
             end_sessions(admin or os.environ["DPONE_CONN_TARGET_DB"], "dpone sink")
         if what == END_SOURCE:
             end_sessions(os.environ["DPONE_CONN_SOURCE_DB"], "dpone source")
-        if what == FREEZE:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        if what == HOLD:
+        if what in (HOLD, IGNORE_SIGTERM, BEAR_A_CHILD):
             wait_until((self._folder / RELEASE).exists, 120, "the release of the lane")
         if what == KILL_COORDINATOR:
             # Whether a lane ends with its coordinator is for the kernel to prove: this one does nothing to that end.
             wait_until(lambda: False, 120, "the end of the lane")
 
-    def _tell(self, step: str, chunk_index: int) -> None:
+    def _tell(self, step: str, chunk_index: int, sessions: Sequence[int]) -> None:
         unfinished = self._folder / f".{os.getpid()}"
-        unfinished.write_text(
-            json.dumps({"lane": os.getpid(), "coordinator": os.getppid()}), encoding="utf-8"
-        )
+        told = {"lane": os.getpid(), "coordinator": os.getppid(), "sessions": list(sessions)}
+        unfinished.write_text(json.dumps(told), encoding="utf-8")
         unfinished.rename(self._reached(step, chunk_index))
 
     def _reached(self, step: str, chunk_index: int) -> Path:

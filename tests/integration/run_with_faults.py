@@ -17,7 +17,7 @@ SILENCE_VARIABLE = "DPONE_TEST_LANE_SILENCE"
 """Seconds that a lane may say nothing."""
 
 GRACE_VARIABLE = "DPONE_TEST_STOP_GRACE"
-"""Seconds that chunks at work have once the run was told to stop."""
+"""Seconds that chunks at work have once the run was told to stop, or a chunk has failed."""
 
 OPENER = "tests.integration.fault_lane:open_lane"
 
@@ -33,7 +33,7 @@ def run() -> None:
 
         bootstrap.PreparedRun.lanes = impatient  # type: ignore[method-assign,assignment]  # for this process only
     if grace := os.environ.get(GRACE_VARIABLE):
-        run_chunks.STOP_GRACE = timedelta(seconds=float(grace))
+        run_chunks.STOP_GRACE = run_chunks.FAILURE_GRACE = timedelta(seconds=float(grace))
     main()
 
 

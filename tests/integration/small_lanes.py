@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -41,32 +42,53 @@ class SmallLoader:
         act = self._acts.get(str(index), "commit")
         if act in ERRORS:
             raise ERRORS[str(act)]
-        if act == "progress":
-            for _ in range(4):
-                progress(5 * 1024 * 1024)
-        elif act == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif act == "crash":
-            raise ZeroDivisionError
-        elif act == "sleep":
-            self._tell("at work")
-            time.sleep(A_DAY_SECONDS)
-        elif act == "ignore SIGTERM":
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            self._tell("at work")
-            time.sleep(A_DAY_SECONDS)
-        elif act == "bear children":
-            bear(self._folder)
-            os.kill(os.getpid(), signal.SIGKILL)
+        if isinstance(act, dict) and "announce" in act:
+            self._announce(int(act["announce"]))
         elif isinstance(act, dict):
             self._send(str(act["send"]).encode(), int(act.get("times", 1)))
+        elif act != "commit":
+            self._act(str(act), progress)
         return LoadReceipt(10 * index, 10 * index, 1000)
+
+    def _act(self, act: str, progress: Callable[[int], None]) -> None:
+        match act:
+            case "progress":
+                for _ in range(4):
+                    progress(5 * 1024 * 1024)
+            case "tell and die":
+                progress(10 * 1024 * 1024)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "talk":
+                while True:
+                    progress(10 * 1024 * 1024)
+            case "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "bear children":
+                bear(self._folder)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "sleep" | "ignore SIGTERM" | "bear a child":
+                self._work_for_ever(act)
+            case _:
+                raise ZeroDivisionError
+
+    def _work_for_ever(self, act: str) -> None:
+        if act == "ignore SIGTERM":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if act == "bear a child":
+            bear(self._folder)
+        self._tell("at work")
+        time.sleep(A_DAY_SECONDS)
 
     def _send(self, data: bytes, times: int) -> None:
         """Say something that a lane would not, over the lane's own pipe."""
         lane = found_lane()
         with lane._sending:
             lane._connection.send_bytes(data * times)
+
+    def _announce(self, size: int) -> None:
+        """Begin a frame, and never end it."""
+        os.write(found_lane()._connection.fileno(), struct.pack("!i", size) + b"{")
+        time.sleep(A_DAY_SECONDS)
 
     def _tell(self, text: str) -> None:
         (self._folder / f"{os.getpid()}.{text}").touch()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -101,6 +102,11 @@ def told(folder: Path, text: str) -> list[int]:
 
 def gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def exited(pid: int) -> bool:
+    """Whether a child of this process can be reaped; it is not."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 # Chunks.
@@ -211,13 +217,32 @@ def test_a_lane_that_is_killed_is_gone_and_its_peer_goes_on(make_pool):
 
 
 def test_what_a_lane_said_comes_before_its_end(make_pool):
-    pool = make_pool({2: "die"})
+    pool = make_pool({1: "tell and die"})
     (lane,) = opened(pool)
     pool.send(lane, request(1))
-    pool.send(lane, request(2))
     process = lane_processes(pool)[0]
-    wait_until(lambda: gone(process.pid), PATIENCE_SECONDS)
-    assert [KIND.COMMITTED, KIND.GONE] == [event.kind for event in events_until(pool, KIND.GONE)]
+    wait_until(lambda: exited(process.pid), PATIENCE_SECONDS)
+    assert [KIND.PROGRESS, KIND.GONE] == [event.kind for event in pool.poll(MOMENT)]
+
+
+def test_lanes_that_end_together_are_one_observation_and_are_buried_within_one_deadline(make_pool, tmp_path):
+    pool = make_pool({1: "bear children", 2: "bear children", 3: "bear children"})
+    lanes = opened(pool, 4)
+    processes = [psutil.Process(pool._lanes[lane].process.pid) for lane in lanes]
+    for index, lane in enumerate(lanes, start=1):
+        pool.send(lane, request(index))
+    wait_until(lambda: all(exited(process.pid) for process in processes[:3]), PATIENCE_SECONDS)
+    wait_until(lambda: bool(select.select([pool._lanes[lanes[3]].pipe], [], [], 0)[0]), PATIENCE_SECONDS)
+    began = time.monotonic()
+    events = pool.poll(MOMENT)
+    # Their children ignore SIGTERM: three seconds of grace for all of them, and not for each.
+    assert time.monotonic() - began < 5
+    # What a peer said comes first, and nothing of it can be answered before the ends are known.
+    assert [(lanes[3], KIND.COMMITTED), *((lane, KIND.GONE) for lane in lanes[:3])] == [
+        (event.lane, event.kind) for event in events
+    ]
+    assert 3 == len(told(tmp_path, "child"))
+    assert all(gone(child) for child in told(tmp_path, "child"))
 
 
 def test_a_chunk_for_a_lane_that_is_gone_is_answered_by_its_end(make_pool):
@@ -245,6 +270,11 @@ def test_an_error_that_nobody_expected_ends_the_lane(make_pool):
         {"send": '{"kind": "committed", "rows_loaded": "many"}'},
         {"send": '{"kind": "progress", "bytes_moved": NaN}'},
         {"send": '{"kind": "ready", "pid": 1, "process_group": 1}'},
+        {"send": '{"kind": "opened"}'},
+        {"send": '{"kind": "gone"}'},
+        {"send": '{"kind": "committed", "chunk_index": 7, "rows_loaded": 1}'},
+        {"send": '{"kind": "committed"}'},
+        {"send": '{"kind": "progress", "chunk_index": 2, "bytes_moved": 1}'},
         {"send": "x", "times": FRAME_LIMIT_BYTES + 1},
     ],
     ids=lambda act: act["send"][:40],
@@ -258,6 +288,56 @@ def test_a_lane_that_says_nonsense_is_ended_and_its_peer_goes_on(make_pool, act)
     assert gone(process.pid)
     pool.send(second, request(2))
     assert second == events_until(pool, KIND.COMMITTED)[-1].lane
+
+
+@pytest.mark.parametrize("announced", [100, FRAME_LIMIT_BYTES + 1, -1])
+def test_half_a_frame_keeps_nobody_waiting(make_pool, announced):
+    pool = make_pool({1: {"announce": announced}}, "open_silent", silence=1)
+    first, second = opened(pool, 2)
+    pool.send(first, request(1))
+    began = time.monotonic()
+    pool.send(second, request(2))
+    events = events_until(pool, KIND.GONE)
+    assert time.monotonic() - began < 5
+    assert {(second, KIND.COMMITTED), (first, KIND.GONE)} <= {(event.lane, event.kind) for event in events}
+
+
+def test_a_lane_that_talks_without_end_does_not_keep_its_peers_waiting(make_pool):
+    pool = make_pool({1: "talk"})
+    first, second = opened(pool, 2)
+    pool.send(first, request(1))
+    events_until(pool, KIND.PROGRESS)
+    pool.send(second, request(2))
+    assert second == events_until(pool, KIND.COMMITTED)[-1].lane
+    began = time.monotonic()
+    pool.poll(timedelta(0))
+    assert time.monotonic() - began < 3
+
+
+def test_a_lane_that_does_not_read_keeps_nobody_waiting(make_pool):
+    """Its bootstrap is larger than what the kernel holds for it."""
+    pool = ProcessLanePool(
+        f"{OPENERS}:open_lane", {"text": "x" * 250_000, "folder": "."}, timedelta(seconds=1)
+    )
+    try:
+        pool.start()
+        process = lane_processes(pool)[0]
+        # Frozen as it has said that it is ready, before it reads how to open.
+        pipe = next(iter(pool._lanes.values())).pipe
+        wait_until(lambda: bool(select.select([pipe], [], [], 0)[0]), PATIENCE_SECONDS)
+        process.suspend()
+        assert "silent for 1 s" in events_until(pool, KIND.GONE)[-1].message
+        assert gone(process.pid)
+    finally:
+        pool.close(GRACE)
+
+
+def test_a_large_bootstrap_crosses(make_pool, tmp_path):
+    pool = ProcessLanePool(f"{OPENERS}:open_lane", {"text": "ж" * 120_000, "folder": str(tmp_path)})
+    try:
+        opened(pool)
+    finally:
+        pool.close(GRACE)
 
 
 def test_a_lane_without_a_heartbeat_is_ended(make_pool, monkeypatch):
@@ -336,8 +416,9 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_lanes_die_with_their_parent(tmp_path, frozen):
-    bootstrap = json.dumps({"folder": str(tmp_path), "acts": {"1": "ignore SIGTERM"}})
+@pytest.mark.parametrize("act", ["ignore SIGTERM", "bear a child"])
+def test_lanes_and_all_that_they_started_die_with_their_parent(tmp_path, frozen, act):
+    bootstrap = json.dumps({"folder": str(tmp_path), "acts": {"1": act}})
     command = [sys.executable, "-c", PARENT, f"{OPENERS}:open_lane", bootstrap]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
@@ -347,3 +428,27 @@ def test_lanes_die_with_their_parent(tmp_path, frozen):
             os.kill(pids[1], signal.SIGSTOP)
         parent.kill()
     wait_until(lambda: all(gone(pid) for pid in pids), PATIENCE_SECONDS, "the end of the lanes")
+    wait_until(
+        lambda: all(gone(pid) for pid in told(tmp_path, "child")), PATIENCE_SECONDS, "of their children"
+    )
+    assert (act == "bear a child") == bool(told(tmp_path, "child"))
+
+
+def test_a_pool_that_is_closed_leaves_no_guard(make_pool):
+    pool = make_pool()
+    opened(pool)
+    guard = pool._guard._process
+    pool.close(GRACE)
+    assert 0 == guard.returncode
+
+
+def test_a_pool_whose_guard_is_killed_goes_on(make_pool):
+    pool = make_pool({2: "die"})
+    (lane,) = opened(pool)
+    pool._guard._process.kill()
+    pool._guard._process.wait()
+    pool.send(lane, request(2))
+    events_until(pool, KIND.GONE)
+    (lane,) = opened(pool)
+    pool.send(lane, request(1))
+    assert 1 == events_until(pool, KIND.COMMITTED)[-1].chunk_index

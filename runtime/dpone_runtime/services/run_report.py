@@ -34,7 +34,6 @@ class RunReport:
     failures: list[Failure] = field(default_factory=list)
     stopped: bool = False
     interrupted: bool = False
-    busy: tuple[int, ...] = ()
 
 
 class RunObserver(Protocol):
@@ -46,8 +45,8 @@ class RunObserver(Protocol):
     def failed(self, failure: Failure) -> None:
         """A chunk did not commit."""
 
-    def moved(self, bytes_moved: int) -> None:
-        """Bytes on their way to the target, not committed yet."""
+    def moved(self, chunk_index: int, bytes_moved: int) -> None:
+        """Bytes of a chunk on their way to the target, not committed yet."""
 
     def waiting(self, reason: str) -> None:
         """Nothing can be done at this moment, and why."""

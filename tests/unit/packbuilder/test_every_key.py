@@ -82,7 +82,6 @@ REFUSED_VALUES = {
     "sink.type": ["mssql", "clickhouse", "kafka"],
     "sink.strategy.only_new_rows": [True],
     "sink.strategy.version_column": ["version"],
-    "backfill.parallel_workers": [2],
     "backfill.publication.mode": ["shadow_swap"],
     "backfill.publication.retain_backup": [False],
     "workloads.<name>.airflow.execution.backend": ["kubernetes"],

@@ -262,7 +262,7 @@ class Told:
     def failed(self, failure):
         self.failures.append(failure)
 
-    def moved(self, bytes_moved):
+    def moved(self, chunk_index, bytes_moved):
         self.bytes_moved += bytes_moved
 
     def waiting(self, reason):

@@ -38,7 +38,7 @@ def test_without_overrides_the_manifest_stands(path):
         ({"step": "1mo"}, lambda process: chunk_of(process).step == "1mo"),
         ({"kind": "date"}, lambda process: chunk_of(process).kind.value == "date"),
         ({"inner_mode": "replace"}, lambda process: process.manifest.backfill.inner_mode.value == "replace"),
-        ({"parallel_workers": 1}, lambda process: process.manifest.backfill.parallel_workers == 1),
+        ({"parallel_workers": 3}, lambda process: process.manifest.backfill.parallel_workers == 3),
         ({"max_chunks": 77}, lambda process: process.manifest.backfill.max_chunks == 77),
         ({"backfill_id": "mine"}, lambda process: plan_campaign(process).plan.run_key == "mine"),
     ],
@@ -58,6 +58,7 @@ def test_each_override_changes_its_key_alone(path, override, read):
         ({"kind": "weeks"}, "--kind"),
         ({"inner_mode": "upsert"}, "--inner-mode"),
         ({"parallel_workers": 0}, "--parallel-workers"),
+        ({"parallel_workers": 65}, "--parallel-workers"),
         ({"max_chunks": 0}, "--max-chunks"),
         ({"column": ""}, "--column"),
     ],
@@ -67,10 +68,17 @@ def test_an_override_that_does_not_fit_names_its_option(path, override, option):
         process_of_manifest(path, Overrides(**override))
 
 
-@pytest.mark.parametrize("override", [{"parallel_workers": 3}, {"state_dir": "here"}])
-def test_an_override_cannot_ask_for_what_a_manifest_cannot(path, override):
+def test_an_override_cannot_ask_for_what_a_manifest_cannot(path):
+    merging = {"unique_key": ["id"], "version_column": "version"}
+    text = as_yaml(
+        manifest(
+            backfill__inner_mode="incremental_merge",
+            **{f"sink__strategy__{key}": value for key, value in merging.items()},
+        )
+    )
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(NotSupportedError, match="not supported yet"):
-        process_of_manifest(path, Overrides(**override))
+        process_of_manifest(path, Overrides(inner_mode="partition_replace"))
 
 
 @pytest.mark.parametrize(

@@ -43,10 +43,12 @@ def test_a_line_on_a_terminal_fits_it(clock, capsys, monkeypatch):
 def test_bytes_on_their_way_count_until_their_chunk_is_committed(clock):
     shown = progress(clock)
     clock.advance(timedelta(seconds=1))
-    shown.moved(3_000_000)
-    assert "3.0 MB/s" in shown.line(1, RunReport(selected=1))
+    shown.moved(make_record().chunk_index, 3_000_000)
+    shown.moved(99, 2_000_000)
+    assert "5.0 MB/s" in shown.line(2, RunReport(selected=1))
     shown.committed(make_record(), 10, 3_000_000)
-    assert "0.0 MB/s" in shown.line(0, RunReport(selected=1))
+    # What another lane has under way still counts.
+    assert "2.0 MB/s" in shown.line(1, RunReport(selected=1))
 
 
 @pytest.mark.parametrize("elapsed, left", [(30, "50 s"), (300, "8 min"), (30_000, "13.9 h")])

@@ -38,14 +38,20 @@ def test_every_commit_is_recorded_with_its_rows() -> None:
 
 
 def test_a_commit_that_nobody_told_of_is_loaded_again() -> None:
-    for act in (Act.DIE_COMMITTED, Act.UNKNOWN_COMMITTED):
-        here = stage()
-        run = here.run(here.lanes({2: [Attempt(act)]}))
-        assert ["DPONE_BACKFILL_LANE_LOST"] == [failure.code for failure in run.report.failures]
-        assert {1: ChunkStatus.COMMITTED, 2: ChunkStatus.FAILED} == here.statuses()
-        here.run()
-        assert EVERY_CHUNK == here.statuses()
-        assert 2 == here.ledger.read_chunk(here.plan.run_key, 2).attempt
+    here = stage()
+    run = here.run(here.lanes({2: [Attempt(Act.DIE_COMMITTED)]}))
+    assert ["DPONE_BACKFILL_LANE_LOST"] == [failure.code for failure in run.report.failures]
+    assert {1: ChunkStatus.COMMITTED, 2: ChunkStatus.FAILED} == here.statuses()
+    here.run()
+    assert EVERY_CHUNK == here.statuses()
+    assert 2 == here.ledger.read_chunk(here.plan.run_key, 2).attempt
+
+
+def test_a_commit_whose_answer_was_lost_is_loaded_again_at_once() -> None:
+    here = stage()
+    run = here.run(here.lanes({2: [Attempt(Act.UNKNOWN_COMMITTED)]}))
+    assert ([], EVERY_CHUNK) == (run.report.failures, here.statuses())
+    assert 2 == here.ledger.read_chunk(here.plan.run_key, 2).attempt
 
 
 def test_a_commit_of_a_chunk_that_another_attempt_owns_is_no_success() -> None:

@@ -437,14 +437,6 @@ def test_lanes_that_cannot_open_end_the_run_before_any_claim():
     assert ({}, [], True) == (stage.statuses(), lanes.sent, lanes.closed)
 
 
-def test_a_lane_that_cannot_open_releases_what_others_have_begun():
-    stage = Stage(chunks=3)
-    lanes = stage.lanes({1: [Attempt(Act.NEVER_END)]}, [Opening.OPENS, Opening.BROKEN])
-    with pytest.raises(ConnectionFailedError):
-        stage.run(lanes, lane_count=2)
-    assert PENDING is stage.statuses().get(1, PENDING)
-
-
 def test_a_lane_that_dies_while_opening_ends_the_run_before_any_claim():
     stage = Stage(chunks=3)
     lanes = stage.lanes(openings=[Opening.DIES])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 _LOOK_EVERY_SECONDS = 0.02
+PROCESSES = Path("/proc")
 
 
 def die_with_parent(parent_pid: int, signal_number: int = signal.SIGKILL) -> None:
@@ -35,7 +36,7 @@ def signal_group(process_group: int, signal_number: int) -> None:
 
 
 def group_alive(process_group: int) -> bool:
-    """Whether a group still has a process that can run; zombies do not count."""
+    """Whether a group still has a process that can run; zombies do not count, and what cannot be read does."""
     try:
         os.killpg(process_group, 0)
     except ProcessLookupError:
@@ -44,7 +45,11 @@ def group_alive(process_group: int) -> bool:
         return True
     if sys.platform != "linux":
         return True
-    return any(_runs(entry, process_group) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    try:
+        found = [entry for entry in PROCESSES.iterdir() if entry.name.isdigit()]
+    except OSError:
+        return True
+    return any(_runs(entry, process_group) for entry in found)
 
 
 def end_groups(process_groups: Sequence[int], grace: timedelta) -> None:
@@ -67,6 +72,9 @@ def end_groups(process_groups: Sequence[int], grace: timedelta) -> None:
 def _runs(entry: Path, process_group: int) -> bool:
     try:
         fields = (entry / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-    except OSError:
+        return int(fields[2]) == process_group and fields[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return int(fields[2]) == process_group and fields[0] not in ("Z", "X")
+    except (OSError, ValueError, IndexError):
+        # Without evidence the group is not taken for gone.
+        return True

@@ -23,7 +23,9 @@ def encode_frame(frame: Frame) -> bytes:
     Errors: FrameError for what JSON cannot hold, or beyond 256 KiB.
     """
     try:
-        data = json.dumps(frame, separators=(",", ":"), allow_nan=False).encode()
+        # Names in their own letters: escaped, the columns of a wide table would not fit.
+        text = json.dumps(frame, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        data = text.encode("utf-8", "surrogatepass")
     except (TypeError, ValueError) as error:
         raise FrameError(f"a {frame.get('kind')} frame cannot be serialised: {error}") from error
     if len(data) > FRAME_LIMIT_BYTES:
@@ -32,17 +34,27 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def read_frame(connection: Connection[object, object]) -> Frame:
-    """Read one frame.
+    """Wait for one frame, as a lane does.
 
     Errors: FrameError; EOFError when the other end is gone.
     """
     try:
-        frame = json.loads(connection.recv_bytes(FRAME_LIMIT_BYTES))
-    except (ValueError, RecursionError) as error:
-        raise FrameError("a frame is not JSON") from error
+        data = connection.recv_bytes(FRAME_LIMIT_BYTES)
     except OSError as error:
         # Connection reports an oversized message so, and closes itself.
         raise FrameError("a frame is too large, or the pipe broke") from error
+    return parse_frame(data)
+
+
+def parse_frame(data: bytes) -> Frame:
+    """Read one frame's bytes.
+
+    Errors: FrameError.
+    """
+    try:
+        frame = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FrameError("a frame is not JSON") from error
     if not isinstance(frame, dict) or not isinstance(frame.get("kind"), str):
         raise FrameError("a frame has no kind")
     return frame

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from multiprocessing.connection import Connection, wait
+from enum import StrEnum
+from multiprocessing.connection import wait
+from typing import cast
 
 from dpone_contract.errors import InternalError
 from dpone_runtime.adapters.lanes.containment import end_groups
-from dpone_runtime.adapters.lanes.frames import Frame, FrameError, encode_frame, load_frame, read_frame
+from dpone_runtime.adapters.lanes.frames import Frame, FrameError, encode_frame, load_frame
+from dpone_runtime.adapters.lanes.guard import LaneGuard
+from dpone_runtime.adapters.lanes.pipe import LanePipe
 from dpone_runtime.ports.connectors import LoadRequest
 from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId
 
@@ -22,16 +26,27 @@ SILENCE = timedelta(seconds=90)
 OPEN_WITHIN = timedelta(seconds=60)
 _END_GRACE = timedelta(seconds=3)
 _EXIT_WAIT = timedelta(seconds=1)
-_CLOSE_LOOK_SECONDS = 0.02
+_EXIT_LOOK_SECONDS = 0.02
+
+
+class _Stage(StrEnum):
+    """How far a lane has come: started, alone in its process group, open."""
+
+    STARTED = "started"
+    CONTAINED = "contained"
+    OPEN = "open"
 
 
 @dataclass
 class _Lane:
+    """`chunk_index` is the chunk that it was given and has not answered for."""
+
     process: subprocess.Popen[bytes]
-    connection: Connection[object, object]
+    pipe: LanePipe
     heard_at: float
     pidfd: int | None
-    ready: bool = False
+    stage: _Stage = _Stage.STARTED
+    chunk_index: int | None = None
 
 
 class ProcessLanePool:
@@ -45,8 +60,10 @@ class ProcessLanePool:
         self._silence = silence
         self._lanes: dict[LaneId, _Lane] = {}
         self._count = 0
+        self._guard: LaneGuard | None = None
 
     def start(self) -> LaneId:
+        self._guard = self._guard or LaneGuard()
         ours, theirs = socket.socketpair()
         with theirs:
             # A fresh interpreter, as multiprocessing's spawn gives, without its tracker process and its second import
@@ -64,108 +81,129 @@ class ProcessLanePool:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(),
             )
+        self._guard.watch(process.pid)
         self._count += 1
         lane = LaneId(self._count)
-        connection: Connection[object, object] = Connection(ours.detach())
-        self._lanes[lane] = _Lane(process, connection, time.monotonic(), _pidfd(process.pid))
+        self._lanes[lane] = _Lane(process, LanePipe(ours), time.monotonic(), _pidfd(process.pid))
         return lane
 
     def send(self, lane: LaneId, request: LoadRequest) -> None:
-        # A broken pipe proves nothing about how much of the frame crossed; the lane's end will be seen by poll.
-        with contextlib.suppress(OSError):
-            self._lanes[lane].connection.send_bytes(encode_frame(load_frame(request)))
+        found = self._lanes[lane]
+        found.chunk_index = request.chunk.index
+        found.pipe.send(encode_frame(load_frame(request)))
 
     def poll(self, timeout: timedelta) -> tuple[LaneEvent, ...]:
-        waited: list[Connection[object, object] | int] = []
+        waited: list[int] = []
         for lane in self._lanes.values():
-            waited.append(lane.connection)
+            lane.pipe.flush()
+            waited.append(lane.pipe.fileno())
             if lane.pidfd is not None:
                 waited.append(lane.pidfd)
         wait(waited, timeout.total_seconds())
         events: list[LaneEvent] = []
-        for lane_id, lane in list(self._lanes.items()):
-            events.extend(self._observe(lane_id, lane))
-        return tuple(events)
+        ends: dict[LaneId, str] = {}
+        for lane_id, lane in self._lanes.items():
+            if (reason := self._observe(lane_id, lane, events)) is not None:
+                ends[lane_id] = reason
+        return (*events, *self._bury(ends))
 
-    def _observe(self, lane_id: LaneId, lane: _Lane) -> list[LaneEvent]:
-        """Take everything that a lane has said, then whether it has ended."""
+    def _observe(self, lane_id: LaneId, lane: _Lane, events: list[LaneEvent]) -> str | None:
+        """Take what a lane has said; give why it has to be buried, empty where it ended by itself, None where it lives."""
         ended = lane.process.poll() is not None
-        events: list[LaneEvent] = []
         try:
-            while lane.connection.poll():
-                events.extend(self._hear(lane_id, lane, read_frame(lane.connection)))
-        except EOFError:
-            # A lane that ends closes its pipe first; its own exit code says more than our signal would.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                lane.process.wait(timeout=_EXIT_WAIT.total_seconds())
-            return [*events, self._bury(lane_id, lane, None)]
+            for frame in lane.pipe.frames():
+                events.extend(self._hear(lane_id, lane, frame))
         except FrameError as error:
-            return [*events, self._bury(lane_id, lane, str(error))]
-        if ended:
-            return [*events, self._bury(lane_id, lane, None)]
-        limit = self._silence if lane.ready else max(self._silence, OPEN_WITHIN)
+            return str(error)
+        if ended or lane.pipe.ended:
+            return ""
+        limit = self._silence if lane.stage is not _Stage.STARTED else max(self._silence, OPEN_WITHIN)
         if time.monotonic() - lane.heard_at > limit.total_seconds():
-            return [*events, self._bury(lane_id, lane, f"it was silent for {limit.total_seconds():.0f} s")]
-        return events
+            return f"it was silent for {limit.total_seconds():.0f} s"
+        return None
 
     def _hear(self, lane_id: LaneId, lane: _Lane, frame: Frame) -> list[LaneEvent]:
         lane.heard_at = time.monotonic()
-        kind = str(frame["kind"])
-        if kind == "heartbeat":
+        if frame["kind"] == "heartbeat":
             return []
-        if kind == "ready":
-            if frame.get("process_group") != lane.process.pid or frame.get("pid") != lane.process.pid:
-                raise FrameError("it is not the leader of its own process group")
-            lane.ready = True
-            with contextlib.suppress(OSError):
-                lane.connection.send_bytes(self._opening)
+        if frame["kind"] == "ready":
+            self._contain(lane, frame)
             return []
-        try:
-            return [_event(lane_id, LaneEventKind(kind), frame)]
-        except ValueError as error:
-            raise FrameError(f"a frame is of the unknown kind {kind!r}") from error
+        event = _event(lane_id, frame)
+        if event.kind in (LaneEventKind.OPENED, LaneEventKind.BROKEN):
+            _require(lane.stage is _Stage.CONTAINED, "it opens twice, or before it is contained")
+            lane.stage = _Stage.OPEN
+            return [event]
+        _require(
+            event.chunk_index is not None and event.chunk_index == lane.chunk_index,
+            "it speaks of a chunk that it was not given",
+        )
+        if event.kind is not LaneEventKind.PROGRESS:
+            lane.chunk_index = None
+        return [event]
 
-    def _bury(self, lane_id: LaneId, lane: _Lane, reason: str | None) -> LaneEvent:
-        """End whatever is left of a lane's group and give its last event, with the exit code found after the end."""
-        self._remove(lane_id, lane)
-        code = lane.process.returncode
-        how = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-        return LaneEvent(lane_id, LaneEventKind.GONE, message=f"{reason}; {how}" if reason else how)
+    def _contain(self, lane: _Lane, frame: Frame) -> None:
+        """Let a lane open, once it and the kernel say that it leads its own process group."""
+        pid = lane.process.pid
+        _require(lane.stage is _Stage.STARTED, "it is ready twice")
+        told = (frame.get("pid"), frame.get("process_group"))
+        _require(
+            told == (pid, pid) and _group_of(pid) in (pid, None),
+            "it is not the leader of its own process group",
+        )
+        lane.stage = _Stage.CONTAINED
+        lane.pipe.send(self._opening)
 
-    def _remove(self, lane_id: LaneId, lane: _Lane) -> None:
-        end_groups((lane.process.pid,), _END_GRACE)
-        self._reap(lane_id, lane)
-
-    def _reap(self, lane_id: LaneId, lane: _Lane) -> None:
-        lane.connection.close()
-        try:
-            lane.process.wait(timeout=_END_GRACE.total_seconds())
-        except subprocess.TimeoutExpired:
-            # It has not come so far as to lead a group of its own.
-            lane.process.kill()
-            lane.process.wait()
-        if lane.pidfd is not None:
-            os.close(lane.pidfd)
-        self._lanes.pop(lane_id, None)
+    def _bury(self, ends: Mapping[LaneId, str]) -> list[LaneEvent]:
+        """End whatever is left of lanes' groups, all at once, and give their last events with the exit codes found then."""
+        lanes = {lane_id: self._lanes[lane_id] for lane_id in ends}
+        # A lane that ends closes its pipe first; its own exit code says more than our signal would.
+        self._wait_for_exits([lanes[lane_id] for lane_id, reason in ends.items() if not reason], _EXIT_WAIT)
+        self.end(tuple(ends), _END_GRACE)
+        events = []
+        for lane_id, reason in ends.items():
+            how = _how_ended(lanes[lane_id].process)
+            message = f"{reason}; {how}" if reason else how
+            events.append(LaneEvent(lane_id, LaneEventKind.GONE, message=message))
+        return events
 
     def end(self, lanes: tuple[LaneId, ...], grace: timedelta) -> None:
         known = [(lane_id, self._lanes[lane_id]) for lane_id in lanes if lane_id in self._lanes]
+        if not known:
+            return
+        for _, lane in known:
+            if lane.stage is _Stage.STARTED:
+                # It may not lead a group yet, and has started nothing.
+                lane.process.kill()
         end_groups([lane.process.pid for _, lane in known], grace)
+        if self._guard is not None:
+            for _, lane in known:
+                self._guard.forget(lane.process.pid)
+        self._wait_for_exits([lane for _, lane in known], _END_GRACE)
         for lane_id, lane in known:
-            self._reap(lane_id, lane)
+            lane.pipe.close()
+            if lane.pidfd is not None:
+                os.close(lane.pidfd)
+            del self._lanes[lane_id]
 
     def close(self, grace: timedelta) -> None:
         stop = encode_frame({"kind": "stop"})
         for lane in self._lanes.values():
-            with contextlib.suppress(OSError):
-                lane.connection.send_bytes(stop)
-        deadline = time.monotonic() + grace.total_seconds()
-        while time.monotonic() < deadline and any(
-            lane.process.poll() is None for lane in self._lanes.values()
-        ):
-            pidfds = [lane.pidfd for lane in self._lanes.values() if lane.pidfd is not None]
-            wait(pidfds, _CLOSE_LOOK_SECONDS)
+            lane.pipe.send(stop)
+        self._wait_for_exits(list(self._lanes.values()), grace)
         self.end(tuple(self._lanes), grace)
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
+
+    @staticmethod
+    def _wait_for_exits(lanes: Sequence[_Lane], within: timedelta) -> None:
+        """Wait for several processes, all within one deadline, and reap those that have ended."""
+        deadline = time.monotonic() + within.total_seconds()
+        while living := [lane for lane in lanes if lane.process.poll() is None]:
+            if time.monotonic() > deadline:
+                return
+            wait([lane.pidfd for lane in living if lane.pidfd is not None], _EXIT_LOOK_SECONDS)
 
 
 def encode_frame_or_refuse(frame: Frame) -> bytes:
@@ -181,17 +219,22 @@ def encode_frame_or_refuse(frame: Frame) -> bytes:
         ) from error
 
 
-def _event(lane_id: LaneId, kind: LaneEventKind, frame: Frame) -> LaneEvent:
+def _event(lane_id: LaneId, frame: Frame) -> LaneEvent:
     def count(name: str) -> int:
         value = frame.get(name, 0)
-        if not isinstance(value, int) or value < 0:
-            raise FrameError(f"a frame's {name} is no count")
-        return value
+        _require(isinstance(value, int) and value >= 0, f"a frame's {name} is no count")
+        return cast("int", value)
 
     def text(name: str) -> str | None:
         value = frame.get(name)
         return value if isinstance(value, str) else None
 
+    try:
+        kind = LaneEventKind(str(frame["kind"]))
+    except ValueError:
+        kind = LaneEventKind.GONE
+    # That a lane is gone is for its process to prove.
+    _require(kind is not LaneEventKind.GONE, f"a frame is of the unknown kind {frame['kind']!r:.40}")
     return LaneEvent(
         lane=lane_id,
         kind=kind,
@@ -206,6 +249,25 @@ def _event(lane_id: LaneId, kind: LaneEventKind, frame: Frame) -> LaneEvent:
         next_step=text("next_step"),
         transient=frame.get("transient") is True,
     )
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise FrameError(otherwise)
+
+
+def _how_ended(process: subprocess.Popen[bytes]) -> str:
+    code = process.returncode
+    if code is None:
+        return "its process cannot be ended"
+    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
 
 
 def _pidfd(pid: int) -> int | None:
