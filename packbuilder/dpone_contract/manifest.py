@@ -145,6 +145,11 @@ class BackfillStateOptions(FrozenModel):
     require_distributed_lock: bool = Field(default=False, description="Refuse a ledger without such a lock.")
     connection_ref: ConnectionName | None = Field(default=None, description="Ledger of a ClickHouse sink.")
 
+    @property
+    def in_a_file(self) -> bool:
+        """Whether it is kept in a folder, and not beside the target."""
+        return self.backend is StateBackend.LOCAL_FILE
+
 
 class PublicationOptions(FrozenModel):
     """How a finished campaign becomes visible."""
@@ -172,7 +177,9 @@ class BackfillOptions(FrozenModel):
         default=None, description="Halt the campaign after so many failed chunks."
     )
     state: BackfillStateOptions = Field(default=BackfillStateOptions(), description="The ledger.")
-    state_dir: str | None = Field(default=None, description="Folder of a local_file ledger.")
+    state_dir: str | None = Field(
+        default=None, description="Folder of a local_file ledger, and of what a run leaves."
+    )
     publication: PublicationOptions = Field(
         default=PublicationOptions(), description="direct or shadow_swap."
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpone_contract.errors import ErrorCode
-from dpone_contract.manifest import BackfillOptions, DatabaseType, InnerMode, Manifest, StateBackend
+from dpone_contract.manifest import BackfillOptions, DatabaseType, InnerMode, Manifest
 from dpone_contract.yaml_tree import Path, YamlTree
 
 _STRATEGY: Path = ("sink", "strategy")
@@ -58,9 +58,5 @@ def _unsupported_campaign_keys(backfill: BackfillOptions) -> Iterator[tuple[Path
         yield (*_CAMPAIGN, "publication", "retain_backup"), "retain_backup: false", "remove it"
     if backfill.publication.mode != "direct":
         yield (*_CAMPAIGN, "publication"), "publication.mode shadow_swap", "use direct"
-    if backfill.state_dir is not None:
-        yield (*_CAMPAIGN, "state_dir"), "state_dir", "remove it; the ledger lives beside the target"
-    if backfill.state.backend is StateBackend.LOCAL_FILE:
-        yield (*_CAMPAIGN, "state", "backend"), "the local_file ledger", "use audit_schema"
     if backfill.state.connection_ref is not None:
         yield (*_CAMPAIGN, "state", "connection_ref"), "state.connection_ref", "remove it"

@@ -90,6 +90,7 @@ class BackfillOutcome(FrozenModel):
     state_cache_status: Literal["authoritative", "present_non_authoritative", "unavailable"] = Field(
         description="Whether a local ledger file exists, and what it is worth."
     )
+    state_path: str | None = Field(default=None, description="That file; none where there is none.")
     mapping: MappingOutcome | None = Field(
         default=None, description="The item that was run; none for a whole campaign."
     )

@@ -17,9 +17,14 @@ from pydantic import Field
 from dpone_contract.canonical import Fingerprint, canonical_json, fingerprint
 from dpone_contract.chunk_plan import ChunkPlan, backfill_run_key, plan_chunks, plan_hash
 from dpone_contract.chunk_spec import chunk_spec_from_options
-from dpone_contract.errors import PackTooLargeError, PlanInvalidError, RunContextInvalidError
+from dpone_contract.errors import (
+    PackTooLargeError,
+    PlanInvalidError,
+    RunContextInvalidError,
+    StateUnsupportedError,
+)
 from dpone_contract.frozen import FrozenModel
-from dpone_contract.manifest import InnerMode, Manifest
+from dpone_contract.manifest import BackfillOptions, InnerMode, Manifest
 from dpone_contract.mapping_plan import MappingPlan, build_mapping_plan
 from dpone_contract.mapping_policy import MappingPolicy
 from dpone_contract.strict_json import parse_strict_json
@@ -84,6 +89,7 @@ def plan_campaign(process: Process, interval: Mapping[WindowToken, str] | None =
             from_=_rendered(options.from_, interval or {}), to=_rendered(options.to, interval or {})
         )
     _require_merge_key(process.manifest)
+    _require_able_ledger(backfill)
     spec = chunk_spec_from_options(options, max_chunks=backfill.max_chunks)
     run_key = backfill_run_key(
         process.manifest.dataset, spec, _meaning(backfill.inner_mode), backfill.backfill_id
@@ -178,6 +184,25 @@ def _require_merge_key(manifest: Manifest) -> None:
             "inner_mode=incremental_merge cannot order rows of one key by a column of that key: version_column "
             f"{strategy.version_column} is part of unique_key",
             next_step="name another version_column, or remove it",
+        )
+
+
+def _require_able_ledger(backfill: BackfillOptions) -> None:
+    """A ledger in a file learns of a commit after it has happened, and holds for one machine."""
+    if not backfill.state.in_a_file:
+        return
+    way_out = "set state.backend: audit_schema, which keeps the ledger beside the target"
+    if backfill.inner_mode is InnerMode.INCREMENTAL_APPEND:
+        raise StateUnsupportedError(
+            "a local_file ledger cannot commit with the rows: after a crash in between, incremental_append would load them twice",
+            next_step=f"{way_out}; or use partition_replace, which may load a chunk again",
+            key="inner_mode",
+        )
+    if backfill.state.require_distributed_lock:
+        raise StateUnsupportedError(
+            "a local_file ledger has no distributed lock, and state.require_distributed_lock asks for one",
+            next_step=f"{way_out}; or remove require_distributed_lock",
+            key="state.require_distributed_lock",
         )
 
 

@@ -10,6 +10,7 @@ from dpone_contract.errors import (
     ErrorCode,
     MappingPoolRequiredError,
     MappingTaskLimitExceededError,
+    StateUnsupportedError,
 )
 from dpone_contract.finding import Finding
 from dpone_contract.manifest import InnerMode, Manifest
@@ -181,6 +182,8 @@ def _plan(
 
 
 def _plan_place(workload: Workload, manifest: Manifest, error: DponeError) -> Place:
+    if isinstance(error, StateUnsupportedError):
+        return in_campaign(workload, *str(error.fields["key"]).split("."))
     if error.message.startswith("inner_mode="):
         return in_campaign(workload, "inner_mode")
     if error.message.startswith("backfill_id"):
@@ -194,5 +197,7 @@ def _plan_place(workload: Workload, manifest: Manifest, error: DponeError) -> Pl
 
 def _is_told(problem: Finding, findings: list[Finding]) -> bool:
     """Whether a failed plan only repeats what a rule has said about its cause."""
+    if problem.code is ErrorCode.BACKFILL_STATE_UNSUPPORTED:
+        return any(found.code is ErrorCode.MAPPING_STATE_UNSUPPORTED for found in findings)
     causes = (ErrorCode.MAPPING_REQUIRES_CHUNKED_BACKFILL, ErrorCode.BACKFILL_PLAN_INVALID)
     return problem.code is ErrorCode.BACKFILL_PLAN_INVALID and any(found.code in causes for found in findings)

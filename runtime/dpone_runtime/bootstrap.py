@@ -7,12 +7,15 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 
 from dpone_contract.chunk_options import ChunkKind
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, TableName
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
+from dpone_runtime.adapters.local_file.ledger import CAPABILITIES as LOCAL_FILE_CAPABILITIES
+from dpone_runtime.adapters.local_file.ledger import LocalFileLedger
 from dpone_runtime.adapters.postgres.completion import BareCommit, RowCompletion
 from dpone_runtime.adapters.postgres.ends import (
     PostgresEnds,
@@ -23,30 +26,35 @@ from dpone_runtime.adapters.postgres.ends import (
 from dpone_runtime.adapters.postgres.identifiers import require_names_fit
 from dpone_runtime.adapters.postgres.merge import MergeKey
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window
+from dpone_runtime.adapters.postgres.session import CAPABILITIES as POSTGRES_CAPABILITIES
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
 from dpone_runtime.adapters.postgres.sink import PostgresSink
 from dpone_runtime.adapters.postgres.slice_changes import slice_change
 from dpone_runtime.adapters.postgres.slice_reader import PostgresSliceReader
 from dpone_runtime.adapters.postgres.source import PostgresSource
+from dpone_runtime.adapters.postgres.target_locks import PostgresTargetLocks
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.connections import ResolvedConnection, resolve_connection
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus
-from dpone_runtime.domain.local_run import LocalRun
+from dpone_runtime.domain.capabilities import StateCapabilities
+from dpone_runtime.domain.local_run import LocalRun, new_local_run
 from dpone_runtime.ports.connectors import Column, SliceReader, SourceReader
 from dpone_runtime.ports.lanes import ChunkLoader, LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.services.load_chunk import SourceToSink
+from dpone_runtime.state_directory import state_directory
 
 LANE_OPENER = "dpone_runtime.bootstrap:open_lane"
 
 
 @dataclass(frozen=True)
 class Connections:
-    """Both ends of a process, resolved and not opened yet."""
+    """Both ends of a process, resolved and not opened yet, and the folder that its files are in."""
 
     source: ResolvedConnection
     sink: ResolvedConnection
+    folder: Path
 
 
 class LaneEnd(FrozenModel):
@@ -97,10 +105,6 @@ class PreparedRun:
     wanted: Campaign
     lane_bootstrap: LaneBootstrap
 
-    def over_file(self, run: LocalRun) -> PreparedRun:
-        """Give the same run for a ledger that is a file: its lanes commit rows alone, while the run is alive."""
-        return replace(self, lane_bootstrap=self.lane_bootstrap.replaced(local_run=run))
-
     def source_reader(self) -> SourceReader:
         """Open the source's side of a verification."""
         told = self.lane_bootstrap
@@ -132,17 +136,34 @@ def resolve_connections(manifest: Manifest, environ: Mapping[str, str]) -> Conne
     return Connections(
         resolve_connection(source.connection, source.type, environ),
         resolve_connection(sink.connection, sink.type, environ),
+        state_directory(manifest, environ),
     )
 
 
-def open_ledger(manifest: Manifest, connections: Connections) -> CampaignLedger:
-    """Open the ledger beside the target; nothing is created."""
+def state_capabilities(manifest: Manifest) -> StateCapabilities:
+    """Say what a process's ledger can promise; nothing is opened."""
+    return LOCAL_FILE_CAPABILITIES if manifest.backfill.state.in_a_file else POSTGRES_CAPABILITIES
+
+
+def open_ledger(manifest: Manifest, connections: Connections, run: LocalRun | None = None) -> CampaignLedger:
+    """Open the ledger, beside the target or in its folder; nothing is created. `run` names a run over a folder."""
     schema = manifest.backfill.state.schema_
+    if manifest.backfill.state.in_a_file:
+        return LocalFileLedger(connections.folder, PostgresTargetLocks(connections.sink, schema), run)
     return SqlLedger(PostgresSession(connections.sink, schema), schema)
 
 
+def ledger_place(manifest: Manifest, connections: Connections) -> str:
+    """Say for people where a process's ledger is."""
+    if manifest.backfill.state.in_a_file:
+        return f"folder {connections.folder}"
+    return f"schema {manifest.backfill.state.schema_} of connection {manifest.sink.connection}"
+
+
 def ledger_ddl(manifest: Manifest) -> tuple[str, ...]:
-    """Give the statements that create a process's ledger; nothing is opened."""
+    """Give the statements that create a process's ledger, of a file none; nothing is opened."""
+    if manifest.backfill.state.in_a_file:
+        return ()
     return postgres_ledger_ddl(manifest.backfill.state.schema_)
 
 
@@ -154,11 +175,13 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
     """
     manifest = process.manifest
     ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=True)
-    ledger = open_ledger(manifest, connections)
+    in_a_file = manifest.backfill.state.in_a_file
+    run = new_local_run(ends.target.shape.identity.relation) if in_a_file else None
+    ledger = open_ledger(manifest, connections, run)
     ledger.ensure_schema()
     if ledger.read_campaign(planned.plan.run_key) is None:
         require_no_nulls(connections.source, manifest, ends.column)
-    bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends)
+    bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends).replaced(local_run=run)
     return PreparedRun(ledger, _wanted(manifest, planned, ends), bootstrap)
 
 

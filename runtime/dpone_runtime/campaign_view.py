@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dpone_contract.errors import CampaignMissingError, located
 from dpone_contract.process import CampaignPlan, Process, plan_campaign
-from dpone_runtime.bootstrap import open_ledger, resolve_connections
+from dpone_runtime.bootstrap import ledger_place, open_ledger, resolve_connections
 from dpone_runtime.domain.campaign import Campaign
 from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.run_context import RunContext
@@ -80,12 +80,13 @@ def _found(
 ) -> tuple[CampaignPlan, CampaignLedger, Campaign]:
     with located(manifest):
         planned = plan_campaign(process, context.interval)
-    ledger = open_ledger(process.manifest, resolve_connections(process.manifest, environ))
+    connections = resolve_connections(process.manifest, environ)
+    ledger = open_ledger(process.manifest, connections)
     campaign = ledger.read_campaign(planned.plan.run_key) if ledger.exists() else None
     if campaign is None:
         raise CampaignMissingError(
             f"the ledger has no campaign {planned.plan.run_key}",
-            where=f"schema {process.manifest.backfill.state.schema_} of connection {process.manifest.sink.connection}",
+            where=ledger_place(process.manifest, connections),
             next_step=f"begin it with `dpone backfill run {manifest} --execute`, or check window and overrides",
         )
     return planned, ledger, campaign

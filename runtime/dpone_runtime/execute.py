@@ -13,7 +13,13 @@ from dpone_contract.manifest import InnerMode, RetryPolicy
 from dpone_contract.mapping_item import require_item_of_plan
 from dpone_contract.outcome import RunOutcome
 from dpone_contract.process import CampaignPlan, Process, plan_campaign
-from dpone_runtime.bootstrap import LANE_OPENER, PreparedRun, prepare_run, resolve_connections
+from dpone_runtime.bootstrap import (
+    LANE_OPENER,
+    PreparedRun,
+    prepare_run,
+    resolve_connections,
+    state_capabilities,
+)
 from dpone_runtime.domain.capabilities import require_mapped_execution
 from dpone_runtime.evidence import Evidence, leave_evidence
 from dpone_runtime.interruption import Interruption
@@ -23,6 +29,7 @@ from dpone_runtime.result import error_of, passed_or_failed, summary
 from dpone_runtime.run_context import RunContext, require_process_of_context
 from dpone_runtime.services.open_campaign import OpenedCampaign, Opening
 from dpone_runtime.services.run_campaign import RunTools, Selection, run_campaign
+from dpone_runtime.state_directory import find_state_file
 
 _OPENINGS = {
     Opening.CREATED: "campaign opened",
@@ -65,8 +72,8 @@ class Executed:
 def plan_and_verify(process: Process, context: RunContext, order: RunOrder) -> CampaignPlan:
     """Plan a process and hold the plan against what the run was told; opens nothing.
 
-    Errors: PlanInvalidError, PlanMovedError, RunContextInvalidError, MappingItemInvalidError,
-    MappingPlanMismatchError.
+    Errors: PlanInvalidError, StateUnsupportedError, MappingStateUnsupportedError, PlanMovedError,
+    RunContextInvalidError, MappingItemInvalidError, MappingPlanMismatchError.
     Source: the mapping design, runtime input and plan verification.
     """
     require_process_of_context(process, context)
@@ -79,6 +86,7 @@ def plan_and_verify(process: Process, context: RunContext, order: RunOrder) -> C
             next_step="review `dpone backfill plan` again and pass its hash",
         )
     if context.item is not None:
+        require_mapped_execution(state_capabilities(process.manifest))
         require_item_of_plan(context.item, planned.mapping_plan(process.mapping))
     return planned
 
@@ -98,8 +106,6 @@ def execute(
     progress = Progress(planned.plan, elapsed, quiet=order.quiet, terminal=sys.stderr.isatty())
     progress.warn(plan_line(process, planned, context.item))
     prepared = prepare_run(process, planned, resolve_connections(process.manifest, environ))
-    if context.item is not None:
-        require_mapped_execution(prepared.ledger.capabilities())
     tools = _tools(prepared, progress, order, interruption)
     selection = _selection(process, planned, context, order)
     try:
@@ -113,7 +119,10 @@ def execute(
     finally:
         progress.finish()
         prepared.ledger.close()
-    outcome = passed_or_failed(process, planned, context, run, prepared.ledger, evidence=evidence)
+    state_file = find_state_file(process.manifest, environ, planned.plan.run_key)
+    outcome = passed_or_failed(
+        process, planned, context, run, prepared.ledger, evidence=evidence, state_file=state_file
+    )
     return Executed(outcome, error_of(run), summary(planned, run, evidence))
 
 

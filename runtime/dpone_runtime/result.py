@@ -26,6 +26,7 @@ from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.run_context import RunContext
 from dpone_runtime.services.run_campaign import CampaignRun
 from dpone_runtime.services.run_report import RunReport
+from dpone_runtime.state_directory import NO_FILE, StateFile
 
 
 def exit_code_of(report: RunReport) -> ExitCode:
@@ -73,6 +74,7 @@ def passed_or_failed(
     ledger: CampaignLedger,
     *,
     evidence: Evidence,
+    state_file: StateFile = NO_FILE,
 ) -> RunOutcome:
     """Give the outcome of a run that came to an end."""
     report = run.report
@@ -112,7 +114,8 @@ def passed_or_failed(
         state_backend=capabilities.backend,
         state_capabilities=capabilities.to_document(),
         state_authority={**ledger.authority(), "run_key": planned.plan.run_key},
-        state_cache_status="unavailable",
+        state_cache_status=state_file.cache_status,
+        state_path=str(state_file.path) if state_file.path else None,
         mapping=_mapping(context.item, code) if context.item else None,
         failures=tuple(
             ChunkFailure(

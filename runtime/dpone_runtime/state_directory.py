@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from dpone_contract.environment import STATE_DIR
 from dpone_contract.manifest import Manifest
@@ -28,6 +30,26 @@ def state_directory(manifest: Manifest, environ: Mapping[str, str]) -> Path:
     """
     authored = manifest.backfill.state_dir or environ.get(STATE_DIR)
     return Path(authored) if authored else DEFAULT_STATE_DIRECTORY
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """The `<run_key>.json` of a campaign, where it is there, and what it is worth: of a ledger elsewhere it proves nothing."""
+
+    cache_status: Literal["authoritative", "present_non_authoritative", "unavailable"]
+    path: Path | None = None
+
+
+NO_FILE = StateFile("unavailable")
+
+
+def find_state_file(manifest: Manifest, environ: Mapping[str, str], run_key: str) -> StateFile:
+    """Look for a campaign's file; its content is not read."""
+    path = state_directory(manifest, environ) / f"{file_stem(run_key)}{LEDGER_SUFFIX}"
+    found = path if path.is_file() else None
+    if manifest.backfill.state.in_a_file:
+        return StateFile("authoritative", found)
+    return StateFile("present_non_authoritative", found) if found else NO_FILE
 
 
 def file_stem(run_key: str) -> str:

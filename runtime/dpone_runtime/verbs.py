@@ -204,7 +204,13 @@ def cancel(
 def show_ledger_ddl(manifest: Path) -> None:
     """`dpone state ddl`."""
     process = process_of_manifest(manifest, Overrides())
-    typer.echo("\n\n".join(f"{statement};" for statement in ledger_ddl(process.manifest)))
+    statements = ledger_ddl(process.manifest)
+    if not statements:
+        typer.echo(
+            "-- the ledger is local_file: a folder, in which a run makes its files; there is nothing to create"
+        )
+    else:
+        typer.echo("\n\n".join(f"{statement};" for statement in statements))
 
 
 def _run(

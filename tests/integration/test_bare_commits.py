@@ -1,5 +1,7 @@
 """A data transaction whose ledger is a file: it commits rows alone, and only while its run holds the fence."""
 
+from dataclasses import replace
+
 import pytest
 
 from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError
@@ -18,7 +20,8 @@ SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted
 def run(attempt: Attempt):
     """A run whose token is held by the test's own session, and the attempt as one of its chunks."""
     run = new_local_run(attempt.prepared.wanted.target.relation)
-    attempt.prepared = attempt.prepared.over_file(run)
+    bootstrap = attempt.prepared.lane_bootstrap.replaced(local_run=run)
+    attempt.prepared = replace(attempt.prepared, lane_bootstrap=bootstrap)
     attempt.history.sql("SELECT pg_advisory_lock(%s)", local_token_key(run))
     return run
 

@@ -111,7 +111,9 @@ def test_the_execution_file_tells_every_chunk(history: History) -> None:
         (chunk["chunk_index"], chunk["rows_extracted"], chunk["rows_loaded"], chunk["attempt"])
         for chunk in found["chunks"]
     ]
-    digests = [row[0] for row in history.sql("SELECT content_digest FROM dpone_audit.__dpone__backfill_chunks")]
+    digests = [
+        row[0] for row in history.sql("SELECT content_digest FROM dpone_audit.__dpone__backfill_chunks")
+    ]
     assert sorted(digests, key=str) == sorted(chunk["content_digest"] for chunk in found["chunks"])
     assert {"rows_null": 0, "rows_below": 0, "rows_above": 140, "exact": True} == found["coverage"]
     assert done.outcome is not None

@@ -80,6 +80,20 @@ class Desk:
         self.monkeypatch.setenv(EnvVar.MAPPING_ITEM.value, dump_item(mapping_item(plan, plan.items[0])))
         return self.command("run", "--process", encode_process(process))
 
+    def look_at_files(self, damage: Callable[[Path], object]) -> Told:
+        """Ask for the state of a campaign whose ledger is a folder that somebody has been at."""
+        for name in ("OPERATIONS", "WAREHOUSE"):
+            self.monkeypatch.setenv(f"DPONE_CONN_{name}", "postgresql://loader@127.0.0.1:1/orders")
+        folder = self.folder / "ledger"
+        folder.mkdir()
+        damage(folder)
+        path = self.manifest(
+            backfill__state={"backend": "local_file"},
+            backfill__state_dir=str(folder),
+            backfill__backfill_id="orders",
+        )
+        return self.command("backfill", "status", path)
+
     def check(self, *, mapping: object = None, **changes: object) -> Told:
         """Check a project of one workload; give the first error that is found."""
         execution = changes.pop("execution", {})
@@ -158,7 +172,19 @@ def columns_differ(desk: Desk) -> Told:
     return raised(lambda: match_columns(source, target))
 
 
+def ledger_file_invalid(desk: Desk) -> Told:
+    return desk.look_at_files(lambda folder: (folder / "orders.json").write_text("{", encoding="utf-8"))
+
+
+def ledger_file_failed(desk: Desk) -> Told:
+    return desk.look_at_files(lambda folder: (folder / "orders.journal.jsonl").mkdir())
+
+
 # Campaigns, chunks and lanes.
+
+
+def state_unsupported(desk: Desk) -> Told:
+    return desk.check(mapping={"mode": "internal"}, backfill__state__backend="local_file")
 
 
 def campaign_busy(desk: Desk) -> Told:
@@ -324,6 +350,9 @@ HERE = {
     ErrorCode.USAGE: Expected(usage, None, COMMAND_LINE),
     ErrorCode.BACKFILL_PLAN_INVALID: Expected(plan_invalid, r"orders\.yaml"),
     ErrorCode.BACKFILL_PLAN_MOVED: Expected(plan_moved, "--plan-hash"),
+    ErrorCode.BACKFILL_STATE_UNSUPPORTED: Expected(state_unsupported, r"orders\.yaml:\d+:\d+"),
+    ErrorCode.LEDGER_FILE_INVALID: Expected(ledger_file_invalid, r"ledger/orders\.json"),
+    ErrorCode.LEDGER_FILE_FAILED: Expected(ledger_file_failed, r"ledger/orders\.journal\.jsonl"),
     ErrorCode.CONNECTION_MISSING: Expected(connection_missing, "DPONE_CONN_OPERATIONS"),
     ErrorCode.CONNECTION_INVALID: Expected(connection_invalid, "DPONE_CONN_OPERATIONS"),
     ErrorCode.CONNECTION_FAILED: Expected(

@@ -95,7 +95,7 @@ def may_complete(
 
 
 def completed_chunk(
-    found: ChunkRecord, rows_extracted: int, rows_loaded: int, now: datetime
+    found: ChunkRecord, rows_extracted: int, rows_loaded: int, now: datetime, digest: str | None = None
 ) -> tuple[ChunkRecord, Event]:
     """Give the row of a chunk that has committed, and its event."""
     row = replace(
@@ -105,6 +105,7 @@ def completed_chunk(
         lease_expires_at=None,
         rows_extracted=rows_extracted,
         rows_loaded=rows_loaded,
+        content_digest=digest,
         error_code=None,
         error_message=None,
         finished_at=now,

@@ -31,7 +31,7 @@ class LaneEventKind(StrEnum):
 class LaneEvent:
     """One message. BROKEN: the lane could not open; GONE: its process has ended, whatever else it said before.
 
-    `rows_extracted`, `rows_loaded` and `bytes_moved` come with COMMITTED, `bytes_moved` alone with PROGRESS; `code`,
+    `rows_extracted`, `rows_loaded`, `bytes_moved` and the digest, if there is one, come with COMMITTED, `bytes_moved` alone with PROGRESS; `code`,
     `message`, `where` and `next_step` with failures.
     """
 
@@ -41,6 +41,7 @@ class LaneEvent:
     rows_extracted: int = 0
     rows_loaded: int = 0
     bytes_moved: int = 0
+    content_digest: str | None = None
     code: str | None = None
     message: str = ""
     where: str | None = None
@@ -49,7 +50,7 @@ class LaneEvent:
 
 def receipt_of(event: LaneEvent) -> LoadReceipt:
     """Give what a COMMITTED event tells of its chunk."""
-    return LoadReceipt(event.rows_extracted, event.rows_loaded, event.bytes_moved)
+    return LoadReceipt(event.rows_extracted, event.rows_loaded, event.bytes_moved, event.content_digest)
 
 
 class ChunkLoader(Protocol):

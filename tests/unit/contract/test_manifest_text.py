@@ -35,8 +35,6 @@ def test_the_order_of_keys_changes_nothing():
         ({"sink__strategy__only_new_rows": True}, "only_new_rows: true"),
         ({"backfill__parallel_workers": 2}, "parallel_workers above 1"),
         ({"backfill__publication": {"mode": "shadow_swap"}}, "publication.mode shadow_swap"),
-        ({"backfill__state_dir": "x"}, "state_dir"),
-        ({"backfill__state__backend": "local_file"}, "the local_file ledger"),
         ({"backfill__state__connection_ref": "x"}, "state.connection_ref"),
     ],
 )

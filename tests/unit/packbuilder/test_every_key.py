@@ -32,7 +32,7 @@ source.columns source.exclude_columns source.where
 sink.type sink.connection_ref sink.connection_id sink.table.schema sink.table.name sink.create_target
 sink.strategy.mode sink.strategy.unique_key sink.strategy.version_column sink.strategy.only_new_rows
 backfill.inner_mode backfill.backfill_id backfill.parallel_workers backfill.retry_policy backfill.max_chunks
-backfill.verify backfill.state.backend backfill.state.schema backfill.state.require_distributed_lock
+backfill.verify backfill.state_dir backfill.state.backend backfill.state.schema backfill.state.require_distributed_lock
 backfill.publication.mode backfill.publication.retain_backup
 backfill.chunk.column backfill.chunk.kind backfill.chunk.from backfill.chunk.to backfill.chunk.step
 backfill.chunk.timezone backfill.chunk.nulls backfill.chunk.boundaries backfill.chunk.buckets
@@ -54,7 +54,6 @@ REFUSED = {
     "source.options.xmin_execution.handoff_id": "orders_v1",
     "sink.options": {"a": 1},
     "backfill.stop_after_failures": 3,
-    "backfill.state_dir": "ledger",
     "backfill.state.connection_ref": "other",
     "state.type": "mssql",
     "state.connection_ref": "other",
@@ -84,7 +83,6 @@ REFUSED_VALUES = {
     "sink.strategy.only_new_rows": [True],
     "sink.strategy.version_column": ["version"],
     "backfill.parallel_workers": [2],
-    "backfill.state.backend": ["local_file"],
     "backfill.publication.mode": ["shadow_swap"],
     "backfill.publication.retain_backup": [False],
     "workloads.<name>.airflow.execution.backend": ["kubernetes"],

@@ -67,10 +67,13 @@ def test_an_override_that_does_not_fit_names_its_option(path, override, option):
         process_of_manifest(path, Overrides(**override))
 
 
-@pytest.mark.parametrize("override", [{"parallel_workers": 3}, {"state_dir": "here"}])
-def test_an_override_cannot_ask_for_what_a_manifest_cannot(path, override):
+def test_an_override_cannot_ask_for_what_a_manifest_cannot(path):
     with pytest.raises(NotSupportedError, match="not supported yet"):
-        process_of_manifest(path, Overrides(**override))
+        process_of_manifest(path, Overrides(parallel_workers=3))
+
+
+def test_a_folder_may_be_named_in_place_of_the_manifests(path):
+    assert "here" == process_of_manifest(path, Overrides(state_dir="here")).manifest.backfill.state_dir
 
 
 @pytest.mark.parametrize(

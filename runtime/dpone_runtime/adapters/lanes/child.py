@@ -87,6 +87,7 @@ class LaneChild:
             "rows_extracted": receipt.rows_extracted,
             "rows_loaded": receipt.rows_loaded,
             "bytes_moved": receipt.bytes_moved,
+            "content_digest": receipt.content_digest,
         }
 
     def _beat(self) -> None:

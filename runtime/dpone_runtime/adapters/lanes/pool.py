@@ -199,6 +199,7 @@ def _event(lane_id: LaneId, kind: LaneEventKind, frame: Frame) -> LaneEvent:
         rows_extracted=count("rows_extracted"),
         rows_loaded=count("rows_loaded"),
         bytes_moved=count("bytes_moved"),
+        content_digest=text("content_digest"),
         code=text("code"),
         message=text("message") or "",
         where=text("where"),

@@ -242,7 +242,9 @@ class LocalFileLedger:
                     where=f"campaign {request.run_key}, chunk {request.chunk.index}",
                     next_step="run it again; committed chunks are skipped",
                 )
-            row, event = completed_chunk(found, receipt.rows_extracted, receipt.rows_loaded, now)
+            row, event = completed_chunk(
+                found, receipt.rows_extracted, receipt.rows_loaded, now, receipt.content_digest
+            )
             file.add([(event, row)], now)
 
     def add_event(self, event: Event) -> None:

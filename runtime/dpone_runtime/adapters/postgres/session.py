@@ -47,6 +47,19 @@ _CREATES = (
 )
 
 
+CAPABILITIES = StateCapabilities(
+    backend="audit_schema",
+    dialect="postgres",
+    durable_read=True,
+    durable_write=True,
+    lock_scope="postgres_advisory_campaign",
+    distributed_lock=True,
+    distributed_chunk_lease=True,
+    compare_and_set_completion=True,
+    continuous_campaign_session_fence=True,
+)
+
+
 def postgres_queries(schema: str) -> Queries:
     """Read the ledger's queries over one audit schema."""
     return Queries(load_blocks(__package__, "ledger.sql", "schema.sql"), ledger_tables(schema))
@@ -152,17 +165,7 @@ class PostgresSession:
         return found is not None and found[0] is not None
 
     def capabilities(self) -> StateCapabilities:
-        return StateCapabilities(
-            backend="audit_schema",
-            dialect="postgres",
-            durable_read=True,
-            durable_write=True,
-            lock_scope="postgres_advisory_campaign",
-            distributed_lock=True,
-            distributed_chunk_lease=True,
-            compare_and_set_completion=True,
-            continuous_campaign_session_fence=True,
-        )
+        return CAPABILITIES
 
     @contextmanager
     def fence(self, lock: object, held_by: str) -> Iterator[PostgresFence]:
