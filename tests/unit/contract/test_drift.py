@@ -96,7 +96,7 @@ IN_THE_MANIFEST: dict[str, Any] = {
     f"{BACKFILL}.lease_ttl_minutes": 60,
     f"{BACKFILL}.max_chunks": 500,
     f"{BACKFILL}.stop_after_failures": 3,
-    f"{BACKFILL}.state.backend": "local_file",
+    f"{BACKFILL}.state.backend": Other("local_file", {f"{BACKFILL}.state.require_distributed_lock": None}),
     f"{BACKFILL}.state.schema": "another",
     f"{BACKFILL}.state.require_distributed_lock": False,
     f"{BACKFILL}.state.connection_ref": "another",

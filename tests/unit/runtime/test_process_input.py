@@ -81,6 +81,10 @@ def test_an_override_cannot_ask_for_what_a_manifest_cannot(path):
         process_of_manifest(path, Overrides(inner_mode="partition_replace"))
 
 
+def test_a_folder_may_be_named_in_place_of_the_manifests(path):
+    assert "here" == process_of_manifest(path, Overrides(state_dir="here")).manifest.backfill.state_dir
+
+
 @pytest.mark.parametrize(
     "content, reason",
     [(None, "there is no file"), (b"\xff\xfe", "UTF-8"), (b"x: [", "m.yaml"), (b"#" * 2_000_000, "")],

@@ -104,7 +104,7 @@ class PostgresTargetLocks:
             raise CampaignBusyError(
                 f"sessions of an earlier run are still at work on the target after {LEFTOVER_WAIT.seconds} s",
                 where=f"campaign {run_key}, connection {self._resolved.name}",
-                next_step="end those sessions of dpone in pg_stat_activity, then run this again",
+                next_step="end them in pg_stat_activity, then run this again",
                 run_key=run_key,
             ) from error
 
