@@ -1,4 +1,4 @@
-"""A million rows from one database to another, beside `psql COPY | psql COPY` over the same tables in the same run.
+"""Rows from one database to another, beside `psql COPY | psql COPY` over the same tables in the same run.
 
 A ratio is the peer's time divided by ours, round by round. Both write an identical, truncated table and commit. Processor
 seconds are those of the clients, since the servers' work is the same; they say more than the ratio on a busy machine.
@@ -24,29 +24,30 @@ from tests.bench.databases import (
     run_dpone,
 )
 from tests.bench.figures import RATIO, Figure, median_figure
+from tests.bench.table_shapes import MIXED, NARROW, WIDE, TableShape
 
-ROWS = 1_000_000
 BUDGET_RATIO = 0.9
 BUDGET_MEGABYTES = 150.0
-_COLUMNS = "flight_date, id, small, big, amount, distance, name, note, created_at, changed_at"
 
 
 def measure(rounds: int) -> list[Figure]:
     """Give the ratios of copy and whole run, in one chunk and in ten, and the memory of a run's processes."""
+    figures: list[Figure] = []
     with databases() as found:
-        found.fill(ROWS)
-        figures = _compare(found, make_history(step="10d"), rounds, "one chunk")
+        for shape in (NARROW, WIDE, MIXED):
+            found.fill(shape.rows, shape)
+            figures += _compare(found, make_history(step="10d"), shape, rounds, "one chunk")
         figures += _memory(found, make_history(step="10d"))
         found.index()
-        figures += _compare(found, make_history(), rounds, "ten chunks, both sides indexed")
+        figures += _compare(found, make_history(), MIXED, rounds, "ten chunks, both sides indexed")
         figures.append(_lanes(found, rounds))
     return figures
 
 
-def _compare(found: Databases, process: Process, rounds: int, what: str) -> list[Figure]:
+def _compare(found: Databases, process: Process, shape: TableShape, rounds: int, what: str) -> list[Figure]:
     """Run peer, copy and whole run in turn, each round in another order."""
     tasks: dict[str, Callable[[], tuple[float, float]]] = {
-        "peer": lambda: _peer(found),
+        "peer": lambda: _peer(found, shape),
         "copy": lambda: _copy(found, process),
         "run": lambda: _run(found, process),
     }
@@ -56,9 +57,11 @@ def _compare(found: Databases, process: Process, rounds: int, what: str) -> list
         for name in order[number % 3 :] + order[: number % 3]:
             found.empty()
             taken[name].append(tasks[name]())
-            found.require_loaded(ROWS)
+            found.require_loaded(shape.rows)
     walls = {name: [wall for wall, _ in values] for name, values in taken.items()}
     cpu = {name: [seconds for _, seconds in values] for name, values in taken.items()}
+
+    what = f"{shape.name}, {what}"
 
     def ratios(name: str) -> list[float]:
         return [peer / ours for peer, ours in zip(walls["peer"], walls[name], strict=True)]
@@ -74,15 +77,20 @@ def _compare(found: Databases, process: Process, rounds: int, what: str) -> list
     ]
 
 
-def _peer(found: Databases) -> tuple[float, float]:
+def _peer(found: Databases, shape: TableShape) -> tuple[float, float]:
     begun, cpu = time.perf_counter(), _cpu_of_children()
     source = (
         found.psql,
         "-Xqc",
-        f"COPY (SELECT {_COLUMNS} FROM flights) TO STDOUT (FORMAT binary)",
+        f"COPY (SELECT {shape.column_list} FROM flights) TO STDOUT (FORMAT binary)",
         found.source,
     )
-    sink = (found.psql, "-Xqc", f"COPY flights ({_COLUMNS}) FROM STDIN (FORMAT binary)", found.target)
+    sink = (
+        found.psql,
+        "-Xqc",
+        f"COPY flights ({shape.column_list}) FROM STDIN (FORMAT binary)",
+        found.target,
+    )
     with subprocess.Popen(source, stdout=subprocess.PIPE) as reading:
         subprocess.run(sink, stdin=reading.stdout, check=True)
     return time.perf_counter() - begun, _cpu_of_children() - cpu
@@ -118,7 +126,7 @@ def _lanes(found: Databases, rounds: int) -> Figure:
     figure = median_figure(
         f"dpone run, ten chunks on {cores} cores: one lane's time / two lanes'", ratios, RATIO, 1.0
     )
-    found.require_loaded(ROWS)
+    found.require_loaded(MIXED.rows)
     return figure
 
 
@@ -133,7 +141,7 @@ def _memory(found: Databases, process: Process) -> list[Figure]:
         while run.poll() is None:
             _look(run.pid, peaks)
             time.sleep(0.02)
-    what = f"memory at its peak, {ROWS:,} rows"
+    what = f"memory at its peak, {MIXED.rows:,} rows"
     return [
         Figure(f"{what}: {part}", peak, "MB", BUDGET_MEGABYTES if part == "both" else None)
         for part, peak in {**peaks, "both": sum(peaks.values())}.items()

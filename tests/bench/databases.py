@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 
@@ -21,25 +23,17 @@ from dpone_runtime.ports.lanes import ChunkLoader
 from dpone_runtime.services.chunk_claims import ChunkClaims
 from dpone_runtime.services.open_campaign import open_campaign
 from quickstart.embedded_postgres import EmbeddedPostgres
+from tests.bench.table_shapes import DAYS, MIXED, TableShape
 from tests.factories import FIRST_DAY, make_manifest
 
-DAYS = 10
 DPONE = Path(sys.executable).with_name("dpone")
-_COLUMNS = """(flight_date date NOT NULL, id bigint NOT NULL, small integer, big bigint, amount numeric(12, 2),
-    distance integer, name text, note text, created_at timestamptz, changed_at timestamptz)"""
-# 120 bytes a row on the wire, with NULLs in three columns.
-_ROWS = """SELECT date '2013-01-01' + (n * %(days)s::bigint / %(rows)s)::int, n, n %% 1000,
-    CASE WHEN n %% 7 = 0 THEN NULL ELSE n * 1000003 END, (n %% 100000) / 100.0, (n %% 3000)::int,
-    'customer number ' || n, CASE WHEN n %% 5 = 0 THEN NULL ELSE md5(n::text) END,
-    timestamptz '2013-01-01' + n * interval '37 seconds',
-    CASE WHEN n %% 3 = 0 THEN NULL ELSE timestamptz '2014-01-01' + n * interval '1 second' END
-  FROM generate_series(0, %(rows)s::bigint - 1) n"""
 
 
 class Databases:
     """Where the benchmark's table `flights` is, and where it goes."""
 
-    def __init__(self, server: EmbeddedPostgres) -> None:
+    def __init__(self, server: EmbeddedPostgres, folder: Path) -> None:
+        self.folder = folder
         self.psql = str(server.bin("psql"))
         for name in ("bench_source", "bench_target"):
             server.create_database(name)
@@ -52,15 +46,19 @@ class Databases:
             **os.environ,
             "DPONE_CONN_FLIGHTS_SOURCE": self.source,
             "DPONE_CONN_FLIGHTS_TARGET": self.target,
+            "DPONE_BACKFILL_STATE_DIR": str(self.folder),
         }
 
-    def fill(self, rows: int) -> None:
+    def fill(self, rows: int, shape: TableShape = MIXED) -> None:
         """Create both tables, identical and without an index, and the source's rows in the order of their days."""
         for uri in (self.source, self.target):
-            execute(uri, f"CREATE TABLE flights {_COLUMNS}")
+            execute(uri, "DROP TABLE IF EXISTS flights")
+            execute(uri, f"CREATE TABLE flights ({shape.definition})")
         if rows:
             with psycopg.connect(self.source, autocommit=True) as connection:
-                connection.execute(f"INSERT INTO flights {_ROWS}".encode(), {"days": DAYS, "rows": rows})
+                connection.execute(
+                    f"INSERT INTO flights {shape.select}".encode(), {"days": DAYS, "rows": rows}
+                )
         execute(self.source, "VACUUM ANALYZE flights")
 
     def index(self) -> None:
@@ -74,6 +72,12 @@ class Databases:
         execute(self.target, "TRUNCATE flights")
         execute(self.target, "CHECKPOINT")
 
+    def write_manifest(self, process: Process) -> Path:
+        """Write a process as a manifest; JSON is YAML."""
+        path = self.folder / "flights.yaml"
+        path.write_text(json.dumps(process.manifest.to_document()), encoding="utf-8")
+        return path
+
     def require_loaded(self, rows: int) -> None:
         """Require that every row arrived."""
         with psycopg.connect(self.target) as connection:
@@ -83,8 +87,8 @@ class Databases:
 @contextmanager
 def databases() -> Iterator[Databases]:
     """Start the server, its connections in this process's environment for the lanes that it opens."""
-    with EmbeddedPostgres() as server:
-        found = Databases(server)
+    with EmbeddedPostgres() as server, TemporaryDirectory() as folder:
+        found = Databases(server, Path(folder))
         os.environ.update(found.environ)
         yield found
 

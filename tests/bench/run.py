@@ -20,6 +20,7 @@ from tests.bench import (
     plan_chunks,
     protocol_time,
     start_commands,
+    verification_speed,
     verify_plan,
 )
 from tests.bench.figures import Figure, table
@@ -42,6 +43,7 @@ def _budget(value: object) -> float | None:
 
 SUBJECTS: dict[str, Callable[[int], list[Figure]]] = {
     "copy": copy_speed.measure,
+    "verification": verification_speed.measure,
     "protocol": protocol_time.measure,
     "plan": plan_chunks.measure,
     "verify": verify_plan.measure,
