@@ -7,6 +7,7 @@ that was loaded anew is compared anew.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from dpone_contract.chunk_plan import ChunkPlan
@@ -58,11 +59,13 @@ def verify_campaign(
     if after is None:
         tools.ledger.add_event(_event(campaign, EventKind.VERIFICATION_BEGUN, method.value))
         after = tools.ledger.campaign_events(campaign.run_key)[-1].event_id
-    comparison = _Comparison(tools, plan, campaign, report)
-    for first in range(1, plan.chunks_total + 1, _PAGE):
-        comparison.compare(first, min(first + _PAGE - 1, plan.chunks_total), after)
-        if report.interrupted:
-            break
+    # Each server digests by itself: while one does, there is no reason for the other to wait.
+    with ThreadPoolExecutor(1, thread_name_prefix="source") as beside:
+        comparison = _Comparison(tools, plan, campaign, report, beside)
+        for first in range(1, plan.chunks_total + 1, _PAGE):
+            comparison.compare(first, min(first + _PAGE - 1, plan.chunks_total), after)
+            if report.interrupted:
+                break
     return report
 
 
@@ -106,6 +109,7 @@ class _Comparison:
     plan: ChunkPlan
     campaign: Campaign
     report: VerificationReport
+    beside: ThreadPoolExecutor
 
     def compare(self, first: int, last: int, after: int) -> None:
         """Come to a verdict on the chunks `first..last`; those of events later than `after` stand."""
@@ -132,8 +136,9 @@ class _Comparison:
     def _look(self, record: ChunkRecord) -> None:
         report, tools = self.report, self.tools
         chunk, digest = self.plan.chunk(record.chunk_index), report.method is VerificationMethod.CONTENT
-        source = tools.source.content(chunk, digest=digest)
+        reading = self.beside.submit(tools.source.content, chunk, digest=digest)
         target = tools.target.content(chunk, digest=digest)
+        source = reading.result()
         if source == target:
             kind, detail = EventKind.VERIFIED, f"{source.rows} rows"
         elif self._moves(record):
