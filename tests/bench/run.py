@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.bench import (
     compile_packs,
     copy_speed,
+    file_ledger_time,
     parse_packs,
     plan_chunks,
     protocol_time,
@@ -45,6 +46,7 @@ SUBJECTS: dict[str, Callable[[int], list[Figure]]] = {
     "copy": copy_speed.measure,
     "verification": verification_speed.measure,
     "protocol": protocol_time.measure,
+    "folder": file_ledger_time.measure,
     "plan": plan_chunks.measure,
     "verify": verify_plan.measure,
     "parse": parse_beyond_airflow,

@@ -38,6 +38,9 @@ from dpone_runtime.domain.event import Event, PastEvent
 from dpone_runtime.state_directory import JOURNAL_SUFFIX, LEDGER_SUFFIX, file_stem
 
 SUMMARY_EVERY_SECONDS = 2.0
+_SUMMARY_SHARE = 50
+"""A summary counts all chunks: of very many the next one waits for so many times as long as it took."""
+
 _FAILURES_SHOWN = 5
 
 
@@ -55,7 +58,7 @@ class CampaignFile:
         self._end = 0
         self.summary_due = False
         """Whether `<run_key>.json` is older than the journal."""
-        self._summary_written = 0.0
+        self._summary_next = 0.0
 
     # Reading.
 
@@ -214,7 +217,7 @@ class CampaignFile:
                 self._read(self._journal)
             self.summary_due = True
             changed = any(line.campaign is not None for line in lines)
-            if changed or time.monotonic() - self._summary_written >= SUMMARY_EVERY_SECONDS:
+            if changed or time.monotonic() >= self._summary_next:
                 self.write_summary()
 
     def _create(self, lines: Sequence[Line]) -> None:
@@ -232,7 +235,7 @@ class CampaignFile:
         index = self._index
         if index.campaign is None or not self.summary_due:
             return
-        now = self._clock()
+        now, begun = self._clock(), time.monotonic()
         counts = index.counts(index.campaign.round, now)
         failures = [offset for offset, _ in zip(index.failed_rows(), range(_FAILURES_SHOWN), strict=False)]
         running = [offset for number in index.running() if (offset := index.row(number)) is not None]
@@ -249,7 +252,9 @@ class CampaignFile:
         with self._failures():
             text = summary.model_dump_json(indent=2, exclude_defaults=True)
             write_durably(self.summary_path, text.encode() + b"\n")
-        self.summary_due, self._summary_written = False, time.monotonic()
+        ended = time.monotonic()
+        self.summary_due = False
+        self._summary_next = ended + max(SUMMARY_EVERY_SECONDS, _SUMMARY_SHARE * (ended - begun))
 
     def close(self) -> None:
         """Forget what was read."""
