@@ -24,7 +24,8 @@ WITH RECURSIVE described AS (
 SELECT a.attnum, a.attname, NOT a.attnotnull, a.attgenerated <> '',
        NOT (a.attnotnull OR d.required) OR a.atthasdef OR a.attidentity <> '' OR o.typdefault IS NOT NULL,
        CASE WHEN a.attgenerated <> '' THEN pg_catalog.pg_get_expr(x.adbin, x.adrelid) ELSE '' END,
-       CASE WHEN a.attcollation <> t.typcollation AND n.nspname = 'pg_catalog' THEN c.collname::text ELSE '' END
+       CASE WHEN a.attcollation <> t.typcollation AND n.nspname = 'pg_catalog' THEN c.collname::text ELSE '' END,
+       a.attidentity = 'a'
   FROM described d JOIN pg_catalog.pg_attribute a ON a.attrelid = :relation AND a.attnum = d.attnum
   JOIN pg_catalog.pg_type t ON t.oid = d.type AND t.typtype <> 'd'
   JOIN pg_catalog.pg_type o ON o.oid = a.atttypid
