@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.integration.campaigns import History
+from tests.integration.campaigns import History, checked, manifest_text
 
 DOMAINS = """
 CREATE TYPE source.mood AS ENUM ('sad', 'glad');
@@ -43,7 +43,7 @@ def test_domains_and_what_they_are_made_of_go_into_each_other(history: History) 
         history.sql(f"ALTER TABLE source.history ADD c{number} {source}")
         history.sql(f"ALTER TABLE target.history ADD c{number} {target}")
         history.sql(f"UPDATE source.history SET c{number} = {value} WHERE id % 3 > 0 OR {number in NEEDED}")
-    done = history.run("run", history.manifest())
+    done = history.run("run", history.manifest(checked(manifest_text())))
     assert 0 == done.exit_code, done.output
     history.require_loaded(3)
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.conftest import created_database
-from tests.integration.campaigns import FIRST_DAY, History, manifest_text
+from tests.integration.campaigns import FIRST_DAY, History, checked, manifest_text
 from tests.integration.inner_modes import KEY, mode_text
 from tests.integration.test_types import MADE, SETTINGS, VALUES, make_source
 
@@ -133,7 +133,7 @@ def test_every_kind_of_made_type_survives(far: Far, created: bool, mode: str) ->
         listed = ", ".join(f"c{number} {name}" for number, name in enumerate(COLUMNS))
         far.sql(f"CREATE TABLE target.history (day date, id integer, {listed}, UNIQUE (day, id))")
     text = mode_text(mode, 1, key=KEY if mode == "incremental_merge" else None)
-    done = far.history.run("run", far.history.manifest(text))
+    done = far.history.run("run", far.history.manifest(checked(text)))
     assert 0 == done.exit_code, done.output
     near_rows, far_rows = far.rows()
     assert near_rows.count(b"\n") == sum(len(literals) + 1 for literals in COLUMNS.values())
@@ -151,7 +151,7 @@ def test_every_type_survives_between_servers_of_other_settings(far: Far, copy_fo
         name = sql("SELECT quote_ident(current_database())")[0][0]
         for setting, value in settings.items():
             sql(f"ALTER DATABASE {name} SET {setting} = '{value}'")
-    done = history.run("run", history.manifest(manifest_text(1)))
+    done = history.run("run", history.manifest(checked(manifest_text(1))))
     assert 0 == done.exit_code, done.output
     columns = ", ".join(("id", *(f"c{number}" for number in range(len(VALUES)))))
     near_rows, far_rows = far.rows("(FORMAT binary)", columns)
