@@ -36,7 +36,7 @@ SELECT a.attnum, a.attname, NOT a.attnotnull, a.attgenerated <> '',
 
 -- name: describe_types
 -- The types of a relation's columns, and those of the names, as trees: each node with the path to it, parents first.
--- A path begins with the column's number, or with the place of the name.
+-- A path begins with the column's number, or with the place of the name. Before release 14 pg_range has no rngmultitypid.
 WITH RECURSIVE described AS (
   SELECT ARRAY[a.attnum::integer] AS path, a.attname::text AS part, a.atttypid AS type, a.atttypmod AS modifier
     FROM pg_catalog.pg_attribute a WHERE a.attrelid = :relation AND a.attnum > 0 AND NOT a.attisdropped
@@ -51,16 +51,18 @@ WITH RECURSIVE described AS (
       UNION ALL
       SELECT 1, '', e.oid, d.modifier FROM pg_catalog.pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid
       UNION ALL
-      SELECT 1, '', r.rngsubtype, -1 FROM pg_catalog.pg_range r WHERE t.typtype = 'r' AND t.oid >= 16384 AND r.rngtypid = t.oid
+      SELECT 1, '', r.rngsubtype, -1 FROM pg_catalog.pg_range r
+       WHERE t.typtype = 'r' AND t.oid >= 16384 AND r.rngtypid = t.oid
       UNION ALL
-      SELECT 1, '', r.rngtypid, -1 FROM pg_catalog.pg_range r WHERE t.typtype = 'm' AND t.oid >= 16384 AND r.rngmultitypid = t.oid
+      SELECT 1, '', r.rngtypid, -1 FROM pg_catalog.pg_range r
+       WHERE t.typtype = 'm' AND t.oid >= 16384 AND pg_catalog.to_jsonb(r) ->> 'rngmultitypid' = t.oid::text
       UNION ALL
       SELECT a.attnum::integer, a.attname::text, a.atttypid, a.atttypmod FROM pg_catalog.pg_attribute a
        WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
     ) p (place, part, type, modifier))
 SELECT d.path, d.part,
        CASE WHEN e.oid IS NOT NULL THEN 'array' ELSE CASE t.typtype WHEN 'b' THEN 'base' WHEN 'c' THEN 'composite'
-         WHEN 'd' THEN 'domain' WHEN 'e' THEN 'enum' WHEN 'r' THEN 'range' WHEN 'm' THEN 'multirange' ELSE t.typtype::text END END,
+         WHEN 'd' THEN 'domain' WHEN 'e' THEN 'enum' WHEN 'r' THEN 'range' WHEN 'm' THEN 'multirange' ELSE 'base' END END,
        t.oid < 16384,
        CASE WHEN t.oid < 16384 THEN pg_catalog.format_type(t.oid, d.modifier)
          ELSE pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(t.typname) END,
