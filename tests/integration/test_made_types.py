@@ -264,3 +264,15 @@ def test_a_target_is_created_once_the_types_that_are_told_are_there(far: Far) ->
     assert [("source.pair",), ("source.mood[]",), ("source.moods_multirange",), ("source.mood",)] == far.sql(
         columns
     )
+
+
+def test_a_privilege_of_a_role_that_the_target_lacks_names_the_role(history: History) -> None:
+    for side in ("source", "target"):
+        history.sql(f"ALTER TABLE {side}.history ADD acl aclitem")
+    history.sql(
+        "CREATE ROLE dpone_gone; UPDATE source.history SET acl = 'dpone_gone=r/postgres'; DROP ROLE dpone_gone"
+    )
+    failed = history.run("run", history.manifest(manifest_text(1)))
+    assert "DPONE_DATABASE_FAILED" in failed.stderr, failed.output
+    assert "does not exist (SQLSTATE 42704) while loading target.history" in failed.stderr
+    assert "create what the message names" in failed.stderr
