@@ -268,6 +268,11 @@ def with_lanes(text: str, lanes: int) -> str:
     return text.replace("    backfill:\n", f"    backfill:\n      parallel_workers: {lanes}\n")
 
 
+def checked(text: str) -> str:
+    """Let a manifest compare contents."""
+    return text.replace("    backfill:\n", "    backfill:\n      verify: checksum\n")
+
+
 def mapped_process(chunks: int = 3, *, items: int = 1, max_active: int = 1) -> Process:
     """Compile a process of mapped items, as a pack holds it."""
     limits = MappingLimits(max_items=items, max_active=max_active, pool="dpone_backfill")

@@ -13,7 +13,7 @@ from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.connections import resolve_connection
 from dpone_runtime.ports.connectors import Column, SliceContent
 from dpone_runtime.ports.type_structure import TypeStructure
-from tests.integration.campaigns import History, day
+from tests.integration.campaigns import History, checked, day
 from tests.integration.child_runs import Finished
 from tests.integration.inner_modes import KEY, SCENARIOS, UNIQUE, mode_text
 from tests.integration.points import plan_of
@@ -28,11 +28,6 @@ BEGIN
 END $$;
 CREATE TRIGGER spoil BEFORE INSERT OR UPDATE ON target.history FOR EACH ROW EXECUTE FUNCTION target.spoil()
 """
-
-
-def checked(text: str) -> str:
-    """Let a manifest compare contents."""
-    return text.replace("    backfill:\n", "    backfill:\n      verify: checksum\n")
 
 
 def load(history: History, mode: str, chunks: int = 3, **told: str) -> Finished:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from tests.conftest import created_database
-from tests.integration.campaigns import FIRST_DAY, History, manifest_text
+from tests.integration.campaigns import FIRST_DAY, History, checked, manifest_text
 from tests.integration.inner_modes import KEY, mode_text
 from tests.integration.test_types import MADE, SETTINGS, VALUES, make_source
 
@@ -133,7 +133,7 @@ def test_every_kind_of_made_type_survives(far: Far, created: bool, mode: str) ->
         listed = ", ".join(f"c{number} {name}" for number, name in enumerate(COLUMNS))
         far.sql(f"CREATE TABLE target.history (day date, id integer, {listed}, UNIQUE (day, id))")
     text = mode_text(mode, 1, key=KEY if mode == "incremental_merge" else None)
-    done = far.history.run("run", far.history.manifest(text))
+    done = far.history.run("run", far.history.manifest(checked(text)))
     assert 0 == done.exit_code, done.output
     near_rows, far_rows = far.rows()
     assert near_rows.count(b"\n") == sum(len(literals) + 1 for literals in COLUMNS.values())
@@ -151,7 +151,7 @@ def test_every_type_survives_between_servers_of_other_settings(far: Far, copy_fo
         name = sql("SELECT quote_ident(current_database())")[0][0]
         for setting, value in settings.items():
             sql(f"ALTER DATABASE {name} SET {setting} = '{value}'")
-    done = history.run("run", history.manifest(manifest_text(1)))
+    done = history.run("run", history.manifest(checked(manifest_text(1))))
     assert 0 == done.exit_code, done.output
     columns = ", ".join(("id", *(f"c{number}" for number in range(len(VALUES)))))
     near_rows, far_rows = far.rows("(FORMAT binary)", columns)
@@ -250,9 +250,9 @@ def test_a_target_is_created_once_the_types_that_are_told_are_there(far: Far) ->
         "its database lacks the type of p source.pair, m source.mood, r source.moods_multirange, f source.mood"
         in (refused.stderr)
     )
-    statements = re.search(r"run there first: (.*;)$", refused.stderr, re.MULTILINE)
+    statements = re.search(r"run there first: (.*)$", refused.stderr, re.MULTILINE)
     assert statements is not None, refused.stderr
-    assert 5 == statements[1].count("CREATE "), statements[1]
+    assert 5 == statements[1].count("CREATE ") == statements[1].count(";"), statements[1]
     far.sql(statements[1])
     planned = far.history.run("backfill", "plan", manifest, "--connect")
     assert 0 == planned.exit_code, planned.output
@@ -264,3 +264,15 @@ def test_a_target_is_created_once_the_types_that_are_told_are_there(far: Far) ->
     assert [("source.pair",), ("source.mood[]",), ("source.moods_multirange",), ("source.mood",)] == far.sql(
         columns
     )
+
+
+def test_a_privilege_of_a_role_that_the_target_lacks_names_the_role(history: History) -> None:
+    for side in ("source", "target"):
+        history.sql(f"ALTER TABLE {side}.history ADD acl aclitem")
+    history.sql(
+        "CREATE ROLE dpone_gone; UPDATE source.history SET acl = 'dpone_gone=r/postgres'; DROP ROLE dpone_gone"
+    )
+    failed = history.run("run", history.manifest(manifest_text(1)))
+    assert "DPONE_DATABASE_FAILED" in failed.stderr, failed.output
+    assert "does not exist (SQLSTATE 42704) while loading target.history" in failed.stderr
+    assert "create what the message names" in failed.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.campaigns import FIRST_DAY, History, manifest_text
+from tests.integration.campaigns import FIRST_DAY, History, checked, manifest_text
 
 PAIRS: dict[tuple[str, str], tuple[str, ...]] = {
     ("smallint", "integer"): ("-32768", "32767"),
@@ -60,7 +60,7 @@ def test_every_pair_keeps_its_extremes(history: History) -> None:
     planned = history.run("backfill", "plan", history.manifest(manifest_text(1)), "--connect")
     assert 0 == planned.exit_code, planned.output
     assert "c0 is loaded as integer" in planned.stdout
-    done = history.run("run", history.manifest(manifest_text(1)))
+    done = history.run("run", history.manifest(checked(manifest_text(1))))
     assert 0 == done.exit_code, done.output
     for number, (source, target) in enumerate(PAIRS):
         lost = history.sql(
@@ -80,7 +80,7 @@ def test_dates_become_midnights_of_the_declared_zone(history: History, zone: str
     )
     text = manifest_text(4, first="2013-11-02", last="2013-11-05")
     text = text.replace("        step: 1d\n", f"        step: 1d\n        timezone: {zone}\n")
-    done = history.run("run", history.manifest(text))
+    done = history.run("run", history.manifest(checked(text)))
     assert 0 == done.exit_code, done.output
     days = history.sql(
         "SELECT s.id, s.day = (t.day AT TIME ZONE %s)::date FROM source.history s JOIN target.history t USING (id)",

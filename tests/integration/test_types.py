@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.campaigns import FIRST_DAY, History, manifest_text
+from tests.integration.campaigns import FIRST_DAY, History, checked, manifest_text
 
 DIGITS = "1" * 131072
 VALUES: dict[str, tuple[str, ...]] = {
@@ -37,7 +37,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "name": ("a" * 63, ""),
     '"char"': ("a", "", "\\377"),
     "bytea": ("", "\\x00ff0a5c2e0d", "\\x5c4e"),
-    "date": ("infinity", "-infinity", "4713-01-01 BC", "0001-12-31 BC", "5874897-12-31"),
+    "date": ("infinity", "-infinity", "4713-01-01 BC", "0001-12-31 BC", "5874897-12-31", "2013-02-01"),
     "time without time zone": ("00:00:00", "24:00:00", "23:59:59.999999"),
     "time(2) with time zone": ("24:00:00-15:59:59", "00:00:00.01+15:59:59"),
     "timestamp without time zone": (
@@ -186,7 +186,7 @@ def test_every_value_of_every_type_survives(history: History, created: bool, cop
         history.sql(f"ALTER DATABASE {name} SET {setting} = '{value}'")
     planned = history.run("backfill", "plan", history.manifest(manifest_text(1)), "--connect")
     assert (copy_format == "text") == ("rows travel as text" in planned.stdout), planned.output
-    done = history.run("run", history.manifest(manifest_text(1)))
+    done = history.run("run", history.manifest(checked(manifest_text(1))))
     assert 0 == done.exit_code, done.output
     assert history.value("SELECT count(*) FROM target.history") == history.value(
         "SELECT count(*) FROM source.history"

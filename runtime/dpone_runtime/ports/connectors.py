@@ -28,6 +28,8 @@ class Column:
     """What a generated column is computed by."""
     collation: str = ""
     """One that every server has, where it is not the type's own."""
+    inserted_only: bool = False
+    """Whether no update may set it, as an identity that is always generated."""
 
     @property
     def type(self) -> str:

@@ -24,7 +24,8 @@ WITH RECURSIVE described AS (
 SELECT a.attnum, a.attname, NOT a.attnotnull, a.attgenerated <> '',
        NOT (a.attnotnull OR d.required) OR a.atthasdef OR a.attidentity <> '' OR o.typdefault IS NOT NULL,
        CASE WHEN a.attgenerated <> '' THEN pg_catalog.pg_get_expr(x.adbin, x.adrelid) ELSE '' END,
-       CASE WHEN a.attcollation <> t.typcollation AND n.nspname = 'pg_catalog' THEN c.collname::text ELSE '' END
+       CASE WHEN a.attcollation <> t.typcollation AND n.nspname = 'pg_catalog' THEN c.collname::text ELSE '' END,
+       a.attidentity = 'a'
   FROM described d JOIN pg_catalog.pg_attribute a ON a.attrelid = :relation AND a.attnum = d.attnum
   JOIN pg_catalog.pg_type t ON t.oid = d.type AND t.typtype <> 'd'
   JOIN pg_catalog.pg_type o ON o.oid = a.atttypid
@@ -35,7 +36,7 @@ SELECT a.attnum, a.attname, NOT a.attnotnull, a.attgenerated <> '',
 
 -- name: describe_types
 -- The types of a relation's columns, and those of the names, as trees: each node with the path to it, parents first.
--- A path begins with the column's number, or with the place of the name.
+-- A path begins with the column's number, or with the place of the name. Before release 14 pg_range has no rngmultitypid.
 WITH RECURSIVE described AS (
   SELECT ARRAY[a.attnum::integer] AS path, a.attname::text AS part, a.atttypid AS type, a.atttypmod AS modifier
     FROM pg_catalog.pg_attribute a WHERE a.attrelid = :relation AND a.attnum > 0 AND NOT a.attisdropped
@@ -50,16 +51,18 @@ WITH RECURSIVE described AS (
       UNION ALL
       SELECT 1, '', e.oid, d.modifier FROM pg_catalog.pg_type e WHERE e.oid = t.typelem AND e.typarray = t.oid
       UNION ALL
-      SELECT 1, '', r.rngsubtype, -1 FROM pg_catalog.pg_range r WHERE t.typtype = 'r' AND t.oid >= 16384 AND r.rngtypid = t.oid
+      SELECT 1, '', r.rngsubtype, -1 FROM pg_catalog.pg_range r
+       WHERE t.typtype = 'r' AND t.oid >= 16384 AND r.rngtypid = t.oid
       UNION ALL
-      SELECT 1, '', r.rngtypid, -1 FROM pg_catalog.pg_range r WHERE t.typtype = 'm' AND t.oid >= 16384 AND r.rngmultitypid = t.oid
+      SELECT 1, '', r.rngtypid, -1 FROM pg_catalog.pg_range r
+       WHERE t.typtype = 'm' AND t.oid >= 16384 AND pg_catalog.to_jsonb(r) ->> 'rngmultitypid' = t.oid::text
       UNION ALL
       SELECT a.attnum::integer, a.attname::text, a.atttypid, a.atttypmod FROM pg_catalog.pg_attribute a
        WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
     ) p (place, part, type, modifier))
 SELECT d.path, d.part,
        CASE WHEN e.oid IS NOT NULL THEN 'array' ELSE CASE t.typtype WHEN 'b' THEN 'base' WHEN 'c' THEN 'composite'
-         WHEN 'd' THEN 'domain' WHEN 'e' THEN 'enum' WHEN 'r' THEN 'range' WHEN 'm' THEN 'multirange' ELSE t.typtype::text END END,
+         WHEN 'd' THEN 'domain' WHEN 'e' THEN 'enum' WHEN 'r' THEN 'range' WHEN 'm' THEN 'multirange' ELSE 'base' END END,
        t.oid < 16384,
        CASE WHEN t.oid < 16384 THEN pg_catalog.format_type(t.oid, d.modifier)
          ELSE pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(t.typname) END,

@@ -165,7 +165,8 @@ def safe_message(error: psycopg.Error) -> str:
 def _words_are_the_servers(error: psycopg.Error) -> bool:
     """Whether the server itself refused a row; a row that no partition takes breaks no constraint that has a name."""
     diag = error.diag
-    return bool(diag.constraint_name or diag.column_name) or diag.source_function == "ExecFindPartition"
+    named = diag.constraint_name or diag.column_name or diag.datatype_name
+    return bool(named) or diag.source_function == "ExecFindPartition"
 
 
 def _reason(error: psycopg.Error) -> str:

@@ -127,8 +127,14 @@ def _is_made(column: Column) -> bool:
 def _type_statements(columns: list[Column], known: Mapping[str, TypeStructure]) -> tuple[str, ...]:
     """Give what makes the types of columns that are not known, each once and after those that it is made of."""
     made = {made.name: made for column in columns for made in column.structure.made()}
-    texts = (_type_statement(structure) for name, structure in made.items() if name not in known)
-    return tuple(dict.fromkeys(texts))
+    # A multirange comes with its range.
+    told = (
+        structure
+        for name, structure in made.items()
+        if name not in known
+        and (structure.kind is not TypeKind.MULTIRANGE or structure.parts[0].type.name in known)
+    )
+    return tuple(dict.fromkeys(map(_type_statement, told)))
 
 
 def _type_statement(made: TypeStructure) -> str:
@@ -142,7 +148,7 @@ def _type_statement(made: TypeStructure) -> str:
         case TypeKind.RANGE:
             what = f"AS RANGE (subtype = {made.parts[0].type.full_name})"
         case _:
-            return f"-- make the type {made.name}, as the source's database has it;"
+            return f"/* the type {made.name}, as the source's database has it */"
     return f"CREATE TYPE {made.name} {what};"
 
 

@@ -10,7 +10,7 @@ from dpone_runtime.adapters.postgres.copy_format import CopyFormat
 from dpone_runtime.adapters.postgres.type_differences import differences, refusals_of
 from dpone_runtime.adapters.postgres.type_pairs import Conversion, find_conversion
 from dpone_runtime.ports.connectors import Column, TableShape
-from dpone_runtime.ports.type_structure import TypeKind
+from dpone_runtime.ports.type_structure import TypeKind, TypeStructure
 
 _UNLIMITED_TEXT = ("text", "character varying")
 
@@ -88,11 +88,16 @@ def _conversion(column: Column, into: Column | None, timezone: str | None) -> Co
     refusals = tuple(refusals_of(name, structure)) or tuple(refusals_of(name, into.structure))
     if refusals:
         return refusals
-    if structure.builtin and into.structure.builtin:
+    if _is_told_by_name(structure) and _is_told_by_name(into.structure):
         found = find_conversion(column.type, into.type, timezone)
         if found is not None:
             return found
     return tuple(differences(name, structure, into.structure)) or Conversion()
+
+
+def _is_told_by_name(structure: TypeStructure) -> bool:
+    """Whether types of this name are the same everywhere: a row type of the catalog is another one in another release."""
+    return structure.builtin and structure.binary
 
 
 def _missing_in_source(source: TableShape, target: TableShape) -> Iterator[str]:

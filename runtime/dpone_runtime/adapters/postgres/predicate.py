@@ -70,9 +70,12 @@ class ChunkedTable:
 
     def compared(self, name: str, alias: str = "") -> str:
         """Give a column's value as the target holds it; `alias` names the table where there are several."""
-        column = f"{alias}.{quoted(name)}" if alias else quoted(name)
-        casts = (found[name] for found in (self.casts, self.types) if name in found)
-        return "::".join((column, *casts))
+        value = f"{alias}.{quoted(name)}" if alias else quoted(name)
+        for casts in (self.casts, self.types):
+            if name in casts:
+                # In brackets: what follows a cast, AT TIME ZONE for one, belongs to it.
+                value = f"({value}::{casts[name]})"
+        return value
 
     def predicate(self, chunk: Chunk) -> str:
         """Say in SQL which rows a chunk covers."""

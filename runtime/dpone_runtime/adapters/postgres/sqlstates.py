@@ -12,6 +12,7 @@ _AWAY = ("57P01", "57P02", "57P03")
 
 _AGAIN = "run it again; committed chunks are skipped"
 _ADVICE = {
+    "42704": f"create what the message names beside the target, or leave its column out, then {_AGAIN}",
     "40P01": f"keep other sessions from changing rows of this slice in another order, then {_AGAIN}",
     "55P03": "look in pg_locks and pg_stat_activity for the session that holds the table, let it end, then "
     + _AGAIN,

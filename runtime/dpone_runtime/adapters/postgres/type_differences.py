@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dpone_runtime.ports.type_structure import TypeKind, TypeStructure
 
 _NAMES_OBJECTS = re.compile(r"reg[a-z]+")
-_INTERNAL = re.compile(r"pg_(node_tree|ndistinct|dependencies|mcv_list|brin_\w+)|gtsvector")
+_INTERNAL = re.compile(r"pg_(node_tree|ndistinct|dependencies|mcv_list|brin_\w+)|gtsvector|any\w+")
 
 
 def refusals_of(place: str, structure: TypeStructure) -> Iterator[str]:
