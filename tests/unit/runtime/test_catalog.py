@@ -138,7 +138,7 @@ def table(**changes) -> PgTable:
         "kind": "r",
         "persistence": "p",
         "row_security": False,
-        "privileges": frozenset({"SELECT", "INSERT", "UPDATE", "DELETE"}),
+        "privileges": frozenset({"USAGE", "SELECT", "INSERT", "UPDATE", "DELETE"}),
     }
     return PgTable(**{**values, **changes})
 
@@ -171,7 +171,7 @@ def test_a_target_in_which_a_commit_is_no_promise_is_refused(change, told):
 
 def test_a_target_that_may_not_be_written_says_what_to_grant():
     with pytest.raises(DatabaseFailedError) as refusal:
-        require_target_fits(table(privileges=frozenset({"SELECT", "DELETE"})), InnerMode.REPLACE)
+        require_target_fits(table(privileges=frozenset({"USAGE", "SELECT", "DELETE"})), InnerMode.REPLACE)
     assert "lacks INSERT on target table" in refusal.value.message
     assert "GRANT SELECT, INSERT, DELETE" in refusal.value.next_step
 

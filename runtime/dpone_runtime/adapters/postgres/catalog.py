@@ -32,6 +32,7 @@ class PgTable:
     persistence: str
     row_security: bool
     privileges: frozenset[str]
+    """SELECT, INSERT, UPDATE, DELETE on the table, and USAGE of its schema: those that this user has."""
     has_children: bool = False
     rules: frozenset[str] = frozenset()
     """The commands that some rule rewrites."""
@@ -103,6 +104,7 @@ def require_table(connection: PgConnection, table: TableName, side: str) -> PgTa
             where=f"{side}.table",
             next_step="connect as its owner or as a role with BYPASSRLS",
         )
+    require_usage(found, side)
     if "SELECT" not in found.privileges:
         raise DatabaseFailedError(
             f"this user may not read {side} table {table}",
@@ -110,6 +112,20 @@ def require_table(connection: PgConnection, table: TableName, side: str) -> PgTa
             next_step=f"GRANT SELECT ON {quoted_table(table)}",
         )
     return found
+
+
+def require_usage(found: PgTable, side: str) -> None:
+    """Require that this user may use the schema that a table is in; the catalog shows it to everybody.
+
+    Errors: DatabaseFailedError.
+    """
+    if "USAGE" not in found.privileges:
+        schema = found.shape.identity.name.partition(".")[0]
+        raise DatabaseFailedError(
+            f"this user may not use the schema of {side} table {found.shape.identity.name}",
+            where=f"{side}.table",
+            next_step=f"GRANT USAGE ON SCHEMA {quoted(schema)}",
+        )
 
 
 def has_leading_index(connection: PgConnection, table: PgTable, column: str) -> bool:

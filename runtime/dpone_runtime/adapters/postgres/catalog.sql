@@ -4,7 +4,8 @@
 -- triggers on DELETE, of partitions too, which may keep a row or add one.
 SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, pg_catalog.row_security_active(c.oid),
        CASE WHEN c.relispartition THEN pg_catalog.pg_partition_root(c.oid)::oid::bigint ELSE c.oid::bigint END,
-       ARRAY(SELECT p FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p WHERE has_table_privilege(c.oid, p)),
+       ARRAY(SELECT p FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p WHERE has_table_privilege(c.oid, p)
+              UNION ALL SELECT 'USAGE' WHERE has_schema_privilege(n.oid, 'USAGE')),
        c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid),
        ARRAY(SELECT DISTINCT CASE r.ev_type WHEN '2' THEN 'UPDATE' WHEN '3' THEN 'INSERT' ELSE 'DELETE' END
                FROM pg_catalog.pg_rewrite r

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpone_contract.errors import DatabaseFailedError, TableUnsuitableError
 from dpone_contract.manifest import InnerMode
-from dpone_runtime.adapters.postgres.catalog import PgTable
+from dpone_runtime.adapters.postgres.catalog import PgTable, require_usage
 
 _KINDS = {
     "v": "a view",
@@ -57,6 +57,7 @@ def require_target_fits(found: PgTable, mode: InnerMode, *, compares: bool = Fal
     if reason is not None:
         what, next_step = reason
         raise TableUnsuitableError(f"target {name} {what}", where="sink.table", next_step=next_step)
+    require_usage(found, "sink")
     needed = needed_privileges(mode, compares=compares, watched=bool(found.delete_triggers))
     missing = [privilege for privilege in needed if privilege not in found.privileges]
     if missing:
