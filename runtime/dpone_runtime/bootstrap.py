@@ -27,6 +27,7 @@ from dpone_runtime.adapters.postgres.ends import (
 from dpone_runtime.adapters.postgres.identifiers import require_names_fit
 from dpone_runtime.adapters.postgres.merge import MergeKey
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window
+from dpone_runtime.adapters.postgres.seen_table import SeenTable
 from dpone_runtime.adapters.postgres.session import CAPABILITIES as POSTGRES_CAPABILITIES
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
@@ -70,6 +71,7 @@ class LaneEnd(FrozenModel):
     casts: dict[str, str] = {}
     where: str | None = None
     types: dict[str, str] = {}
+    seen: SeenTable
 
     def resolve(self) -> ResolvedConnection:
         """Find the connection, in the process that opens it."""
@@ -108,6 +110,7 @@ class LaneBootstrap(FrozenModel):
     """Where the ledger is a file: then the rows commit alone."""
     strict: bool
     digests: bool
+    delete_triggers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -249,6 +252,7 @@ def _lane_bootstrap(process: Process, kind: ChunkKind, ends: PostgresEnds) -> La
             casts=dict(matched.casts),
             where=source.where,
             types=dict(matched.types),
+            seen=ends.seen_source,
         ),
         sink=LaneEnd(
             connection=sink.connection,
@@ -256,6 +260,7 @@ def _lane_bootstrap(process: Process, kind: ChunkKind, ends: PostgresEnds) -> La
             table=sink.table,
             column_name=into.name,
             column_type=into.type,
+            seen=ends.seen_target,
         ),
         columns=matched.names,
         format=matched.format,
@@ -267,6 +272,7 @@ def _lane_bootstrap(process: Process, kind: ChunkKind, ends: PostgresEnds) -> La
         ledger_schema=manifest.backfill.state.schema_,
         strict=manifest.backfill.verify != "counts",
         digests=manifest.backfill.verify == "checksum",
+        delete_triggers=ends.target.delete_triggers,
     )
 
 
@@ -282,14 +288,18 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignor
     Errors: ConnectionMissingError, ConnectionFailedError.
     """
     told = LaneBootstrap.model_validate_json(json.dumps(bootstrap))
-    source = PostgresSource(told.source.resolve(), told.source.chunked(told), digests=told.digests)
+    source = PostgresSource(
+        told.source.resolve(), told.source.chunked(told), told.source.seen, digests=told.digests
+    )
     into = told.sink.chunked(told)
-    change = slice_change(told.inner_mode, into, MergeKey(told.unique_key, told.version_column), after)
+    key = MergeKey(told.unique_key, told.version_column)
+    change = slice_change(told.inner_mode, into, key, told.delete_triggers, after)
     sink = PostgresSink(
         told.sink.resolve(),
         into,
         change,
         RowCompletion(told.ledger_schema) if told.local_run is None else BareCommit(told.local_run),
+        told.sink.seen,
         strict=told.strict,
         after=after,
     )

@@ -104,11 +104,15 @@ class History:
 
     def add_reader(self, name: str, password: str) -> None:
         """Make a user who may read both tables and write nothing; gone with this history."""
+        self.add_user(name, password)
         self.sql(
-            f"CREATE ROLE {name} LOGIN PASSWORD '{password}';"
             f"GRANT USAGE ON SCHEMA source, target TO {name};"
             f"GRANT SELECT ON ALL TABLES IN SCHEMA source, target TO {name}"
         )
+
+    def add_user(self, name: str, password: str) -> None:
+        """Make a user who may do nothing; gone with this history."""
+        self.sql(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
         self._roles.append(name)
 
     def add_stale_rows(self) -> None:
@@ -273,10 +277,12 @@ def checked(text: str) -> str:
     return text.replace("    backfill:\n", "    backfill:\n      verify: checksum\n")
 
 
-def mapped_process(chunks: int = 3, *, items: int = 1, max_active: int = 1) -> Process:
-    """Compile a process of mapped items, as a pack holds it."""
+def mapped_process(
+    chunks: int = 3, *, items: int = 1, max_active: int = 1, text: str | None = None
+) -> Process:
+    """Compile a process of mapped items, as a pack holds it; `text` is a manifest of its own."""
     limits = MappingLimits(max_items=items, max_active=max_active, pool="dpone_backfill")
-    manifest = parse_manifest(manifest_text(chunks), "history.yaml")
+    manifest = parse_manifest(text or manifest_text(chunks), "history.yaml")
     return build_process(manifest, MappingPolicy(mode=MappingMode.SUMMARY, limits=limits))
 
 

@@ -194,10 +194,10 @@ def memory(what: str) -> int:
 def test_a_source_that_fails_midway_changes_nothing(route: Route) -> None:
     fill(route.source, 100_000)
     route.load()
-    reopen(route)
     route.source.execute("ALTER TABLE flights RENAME TO mended")
     view = "SELECT flight_date, 1 / (n - 90000) + n AS n, padding FROM mended"
     route.source.execute(f"CREATE VIEW flights AS {view}".encode())
+    reopen(route)
     moved: list[int] = []
     with pytest.raises(ChunkFailedError, match="division by zero"):
         route.load(moved.append)

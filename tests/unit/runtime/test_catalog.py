@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dpone_contract.errors import ColumnsDifferError, DatabaseFailedError, TableUnsuitableError
-from dpone_contract.manifest import TableName
-from dpone_runtime.adapters.postgres.catalog import PgTable, require_target_kind
+from dpone_contract.manifest import InnerMode, TableName
+from dpone_runtime.adapters.postgres.catalog import PgTable
 from dpone_runtime.adapters.postgres.copy_format import CopyFormat
 from dpone_runtime.adapters.postgres.created_target import create_target_statements
 from dpone_runtime.adapters.postgres.matched_columns import match_columns
+from dpone_runtime.adapters.postgres.target_fitness import needed_privileges, require_target_fits
 from dpone_runtime.ports.connectors import Column, TableShape
 from dpone_runtime.ports.type_structure import TypeKind, TypePart, TypeStructure
 from tests.campaign_factories import SOURCE, TARGET
@@ -137,15 +138,14 @@ def table(**changes) -> PgTable:
         "kind": "r",
         "persistence": "p",
         "row_security": False,
-        "may_read": True,
-        "may_write": True,
+        "privileges": frozenset({"USAGE", "SELECT", "INSERT", "UPDATE", "DELETE"}),
     }
     return PgTable(**{**values, **changes})
 
 
 @pytest.mark.parametrize("kind", ["r", "p"])
 def test_ordinary_and_partitioned_tables_are_fit(kind):
-    require_target_kind(table(kind=kind))
+    require_target_fits(table(kind=kind), InnerMode.PARTITION_REPLACE)
 
 
 @pytest.mark.parametrize(
@@ -160,19 +160,56 @@ def test_ordinary_and_partitioned_tables_are_fit(kind):
         ({"persistence": "t"}, "temporary"),
         ({"row_security": True}, "row security"),
         ({"has_children": True}, "inherit from it"),
-        ({"has_delete_rule": True}, "a rule on DELETE"),
+        ({"rules": frozenset({"DELETE"})}, "a rule on DELETE"),
         ({"kind": "p", "unfit_partition": "a.b"}, "the partition a.b"),
     ],
 )
 def test_a_target_in_which_a_commit_is_no_promise_is_refused(change, told):
     with pytest.raises(TableUnsuitableError, match=told):
-        require_target_kind(table(**change))
+        require_target_fits(table(**change), InnerMode.PARTITION_REPLACE)
 
 
 def test_a_target_that_may_not_be_written_says_what_to_grant():
     with pytest.raises(DatabaseFailedError) as refusal:
-        require_target_kind(table(may_write=False))
+        require_target_fits(table(privileges=frozenset({"USAGE", "SELECT", "DELETE"})), InnerMode.REPLACE)
+    assert "lacks INSERT on target table" in refusal.value.message
     assert "GRANT SELECT, INSERT, DELETE" in refusal.value.next_step
+
+
+@pytest.mark.parametrize(
+    "mode, rules, told",
+    [
+        (InnerMode.INCREMENTAL_MERGE, {"INSERT"}, "a rule on INSERT"),
+        (InnerMode.INCREMENTAL_MERGE, {"INSERT", "UPDATE"}, "a rule on INSERT and UPDATE"),
+        (InnerMode.FULL_REFRESH, {"DELETE"}, "a rule on DELETE"),
+    ],
+)
+def test_rules_that_a_mode_would_run_into_are_refused(mode, rules, told):
+    with pytest.raises(TableUnsuitableError, match=told):
+        require_target_fits(table(rules=frozenset(rules)), mode)
+
+
+@pytest.mark.parametrize("mode", [InnerMode.INCREMENTAL_APPEND, InnerMode.INCREMENTAL_MERGE])
+def test_a_rule_on_delete_is_nothing_to_a_mode_that_deletes_nothing(mode):
+    require_target_fits(table(rules=frozenset({"DELETE"})), mode)
+
+
+@pytest.mark.parametrize(
+    "mode, told, needed",
+    [
+        (InnerMode.PARTITION_REPLACE, {}, ("SELECT", "INSERT", "DELETE")),
+        (InnerMode.REPLACE, {}, ("SELECT", "INSERT", "DELETE")),
+        (InnerMode.FULL_REFRESH, {}, ("INSERT", "DELETE")),
+        (InnerMode.FULL_REFRESH, {"watched": True}, ("SELECT", "INSERT", "DELETE")),
+        (InnerMode.FULL_REFRESH, {"compares": True}, ("SELECT", "INSERT", "DELETE")),
+        (InnerMode.INCREMENTAL_APPEND, {}, ("INSERT",)),
+        (InnerMode.INCREMENTAL_APPEND, {"watched": True}, ("INSERT",)),
+        (InnerMode.INCREMENTAL_APPEND, {"compares": True}, ("SELECT", "INSERT")),
+        (InnerMode.INCREMENTAL_MERGE, {}, ("SELECT", "INSERT", "UPDATE")),
+    ],
+)
+def test_which_privileges_a_mode_needs(mode, told, needed):
+    assert needed == needed_privileges(mode, **told)
 
 
 @pytest.mark.parametrize(

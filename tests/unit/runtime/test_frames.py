@@ -91,7 +91,7 @@ def test_the_other_end_that_is_gone_is_the_end(pipe):
 
 
 @pytest.mark.parametrize(
-    "bootstrap", [{"connection": object()}, {"size": float("nan")}, {"text": "x" * 300_000}]
+    "bootstrap", [{"connection": object()}, {"size": float("nan")}, {"text": "x" * 1_100_000}]
 )
 def test_a_bootstrap_that_is_no_plain_data_fails_before_any_lane_is_started(bootstrap):
     with pytest.raises(InternalError, match="plain data"):

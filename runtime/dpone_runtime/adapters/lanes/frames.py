@@ -9,7 +9,7 @@ from dpone_contract.chunk_plan import Chunk, RunKey
 from dpone_runtime.domain.lease import OwnerToken
 from dpone_runtime.ports.connectors import LoadRequest
 
-FRAME_LIMIT_BYTES = 256 * 1024
+FRAME_LIMIT_BYTES = 1024 * 1024
 Frame = dict[str, object]
 
 
@@ -20,7 +20,7 @@ class FrameError(Exception):
 def encode_frame(frame: Frame) -> bytes:
     """Serialise a frame.
 
-    Errors: FrameError for what JSON cannot hold, or beyond 256 KiB.
+    Errors: FrameError for what JSON cannot hold, or beyond 1 MiB.
     """
     try:
         # Names in their own letters: escaped, the columns of a wide table would not fit.

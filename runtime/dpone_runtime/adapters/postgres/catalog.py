@@ -13,21 +13,13 @@ from dpone_contract.errors import (
 )
 from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.connect import PgConnection, translated
-from dpone_runtime.adapters.postgres.identifiers import quoted_table
+from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
 from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.postgres.type_trees import read_types
 from dpone_runtime.adapters.sql.queries import Queries, load_blocks
 from dpone_runtime.domain.campaign import TableIdentity
 from dpone_runtime.ports.connectors import Column, TableShape
 from dpone_runtime.ports.type_structure import TypeStructure
-
-_KINDS = {
-    "v": "a view",
-    "m": "a materialized view",
-    "f": "a foreign table",
-    "S": "a sequence",
-    "i": "an index",
-}
 
 
 @dataclass(frozen=True)
@@ -39,12 +31,15 @@ class PgTable:
     kind: str
     persistence: str
     row_security: bool
-    may_read: bool
-    may_write: bool
+    privileges: frozenset[str]
+    """SELECT, INSERT, UPDATE, DELETE on the table, and USAGE of its schema: those that this user has."""
     has_children: bool = False
-    has_delete_rule: bool = False
+    rules: frozenset[str] = frozenset()
+    """The commands that some rule rewrites."""
     unfit_partition: str | None = None
     """One that is foreign or not logged."""
+    delete_triggers: tuple[str, ...] = ()
+    """Those of partitions included."""
 
 
 def catalog_queries() -> Queries:
@@ -72,7 +67,19 @@ def find_table(connection: PgConnection, table: TableName) -> PgTable | None:
             TableIdentity(str(identity[0]), str(identity[1]), str(row[4]), str(table)),
             tuple(_column(column, types) for column in columns.fetchall()),
         )
-    return PgTable(shape, *row[:4], *row[5:])
+    relation, kind, persistence, row_security, _, privileges, has_children, rules, unfit, triggers = row
+    return PgTable(
+        shape,
+        relation,
+        kind,
+        persistence,
+        row_security,
+        frozenset(privileges),
+        has_children,
+        frozenset(rules),
+        unfit,
+        tuple(triggers),
+    )
 
 
 def require_table(connection: PgConnection, table: TableName, side: str) -> PgTable:
@@ -97,7 +104,8 @@ def require_table(connection: PgConnection, table: TableName, side: str) -> PgTa
             where=f"{side}.table",
             next_step="connect as its owner or as a role with BYPASSRLS",
         )
-    if not found.may_read:
+    require_usage(found, side)
+    if "SELECT" not in found.privileges:
         raise DatabaseFailedError(
             f"this user may not read {side} table {table}",
             where=f"{side}.table",
@@ -106,54 +114,18 @@ def require_table(connection: PgConnection, table: TableName, side: str) -> PgTa
     return found
 
 
-def require_target_kind(found: PgTable) -> None:
-    """Require a table in which exactly-once holds: ordinary or partitioned, logged, without filtering row security.
+def require_usage(found: PgTable, side: str) -> None:
+    """Require that this user may use the schema that a table is in; the catalog shows it to everybody.
 
-    Errors: TableUnsuitableError naming what it is; DatabaseFailedError for a missing privilege.
+    Errors: DatabaseFailedError.
     """
-    name = found.shape.identity.name
-    if found.kind not in ("r", "p"):
-        raise TableUnsuitableError(
-            f"target {name} is {_KINDS.get(found.kind, 'no table')}",
-            where="sink.table",
-            next_step="load into an ordinary table",
-        )
-    if found.persistence != "p":
-        what = "unlogged" if found.persistence == "u" else "temporary"
-        raise TableUnsuitableError(
-            f"target {name} is {what}: a crash would empty it while the ledger says committed",
-            where="sink.table",
-            next_step=f"ALTER TABLE {name} SET LOGGED",
-        )
-    reason = _unfit(found)
-    if reason is not None:
-        what, next_step = reason
-        raise TableUnsuitableError(f"target {name} {what}", where="sink.table", next_step=next_step)
-    if not found.may_write:
+    if "USAGE" not in found.privileges:
+        schema = found.shape.identity.name.partition(".")[0]
         raise DatabaseFailedError(
-            f"this user may not write target table {name}",
-            where="sink.table",
-            next_step=f"GRANT SELECT, INSERT, DELETE ON {name}",
+            f"this user may not use the schema of {side} table {found.shape.identity.name}",
+            where=f"{side}.table",
+            next_step=f"GRANT USAGE ON SCHEMA {quoted(schema)}",
         )
-
-
-def _unfit(found: PgTable) -> tuple[str, str] | None:
-    """Say what else keeps a slice from being replaced, and the way out, or give None."""
-    if found.row_security:
-        return "hides rows from this user by row security", "connect as its owner or as a role with BYPASSRLS"
-    if found.has_children:
-        return (
-            "has tables that inherit from it: their rows would be deleted with the slice",
-            "load into a table without them, or into a partitioned one",
-        )
-    if found.has_delete_rule:
-        return (
-            "has a rule on DELETE: the slice might not be deleted",
-            "drop the rule, or use a trigger on INSERT",
-        )
-    if found.unfit_partition:
-        return f"has the partition {found.unfit_partition}, which is foreign or not logged", "detach it"
-    return None
 
 
 def has_leading_index(connection: PgConnection, table: PgTable, column: str) -> bool:

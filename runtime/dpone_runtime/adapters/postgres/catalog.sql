@@ -1,15 +1,21 @@
 -- name: describe_table
 -- No row: there is no such relation, or this user cannot see its schema.
--- Last come what makes a target unfit: children that inherit, a rule on DELETE, a partition that is foreign or not logged.
+-- Then comes what may make a target unfit: children that inherit, rules, a partition that is foreign or not logged; and last the
+-- triggers on DELETE, of partitions too, which may keep a row or add one.
 SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, pg_catalog.row_security_active(c.oid),
        CASE WHEN c.relispartition THEN pg_catalog.pg_partition_root(c.oid)::oid::bigint ELSE c.oid::bigint END,
-       has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'DELETE'),
+       ARRAY(SELECT p FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p WHERE has_table_privilege(c.oid, p)
+              UNION ALL SELECT 'USAGE' WHERE has_schema_privilege(n.oid, 'USAGE')),
        c.relkind = 'r' AND EXISTS (SELECT FROM pg_catalog.pg_inherits h WHERE h.inhparent = c.oid),
-       c.relkind IN ('r', 'p') AND EXISTS (
-         SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid AND r.ev_type = '4' AND r.ev_enabled <> 'D'),
+       ARRAY(SELECT DISTINCT CASE r.ev_type WHEN '2' THEN 'UPDATE' WHEN '3' THEN 'INSERT' ELSE 'DELETE' END
+               FROM pg_catalog.pg_rewrite r
+              WHERE c.relkind IN ('r', 'p') AND r.ev_class = c.oid AND r.ev_type IN ('2', '3', '4') AND r.ev_enabled <> 'D'),
        CASE WHEN c.relkind = 'p' THEN (
          SELECT l.oid::regclass::text FROM pg_catalog.pg_partition_tree(c.oid) t JOIN pg_catalog.pg_class l ON l.oid = t.relid
-          WHERE t.isleaf AND (l.relkind <> 'r' OR l.relpersistence <> 'p') AND l.oid <> c.oid ORDER BY 1 LIMIT 1) END
+          WHERE t.isleaf AND (l.relkind <> 'r' OR l.relpersistence <> 'p') AND l.oid <> c.oid ORDER BY 1 LIMIT 1) END,
+       ARRAY(SELECT DISTINCT g.tgname::text FROM pg_catalog.pg_trigger g
+              WHERE (g.tgrelid = c.oid OR g.tgrelid IN (SELECT t.relid FROM pg_catalog.pg_partition_tree(c.oid) t))
+                AND NOT g.tgisinternal AND g.tgenabled <> 'D' AND g.tgtype & 8 <> 0 ORDER BY 1)
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = :schema AND c.relname = :name
 
@@ -77,6 +83,13 @@ SELECT d.path, d.part,
   LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem AND e.typarray = t.oid
  ORDER BY d.path
 
+-- name: seen_columns
+-- A table and the declared types of its columns; cheap, since every chunk asks. No row: there is no such relation.
+SELECT c.oid::bigint, c.relkind::text, a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod)
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+ WHERE n.nspname = :schema AND c.relname = :name
+
 -- name: server_identity
 SELECT s.system_identifier::text, current_database() FROM pg_catalog.pg_control_system() s
 
@@ -92,9 +105,9 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a
    ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
  WHERE i.indrelid = :relation AND i.indisvalid AND a.attname = :column)
 
--- name: merge_rights
--- What an upsert through a temporary table needs beyond what every load needs.
-SELECT has_table_privilege(:relation::oid, 'UPDATE'), has_database_privilege(current_database(), 'TEMPORARY')
+-- name: may_stage
+-- Whether this user may make the temporary table that a merge is staged in.
+SELECT has_database_privilege(current_database(), 'TEMPORARY')
 
 -- name: unique_keys
 -- The columns of each index that may decide a conflict: of plain columns, whole, valid, checked at once.

@@ -14,7 +14,6 @@ from dpone_runtime.adapters.postgres.catalog import (
     find_table,
     has_leading_index,
     require_table,
-    require_target_kind,
 )
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
 from dpone_runtime.adapters.postgres.created_target import create_target, created_shape, plan_target
@@ -23,20 +22,27 @@ from dpone_runtime.adapters.postgres.matched_columns import MatchedColumns, matc
 from dpone_runtime.adapters.postgres.merge import MergeKey
 from dpone_runtime.adapters.postgres.merge_target import require_merge_target
 from dpone_runtime.adapters.postgres.predicate import require_chunk_column
+from dpone_runtime.adapters.postgres.seen_table import SeenTable, see_table
 from dpone_runtime.adapters.postgres.selection import filtered, require_filter, select_columns
+from dpone_runtime.adapters.postgres.target_fitness import require_target_fits
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.ports.connectors import Column
 
 
 @dataclass(frozen=True)
 class PostgresEnds:
-    """Source and target as described: the column that each is cut along, and the columns that are copied."""
+    """Source and target as described: the column that each is cut along, and the columns that are copied.
+
+    `seen_source` and `seen_target` are what lanes compare with: taken before anything was decided about either.
+    """
 
     source: PgTable
     target: PgTable
     column: Column
     into: Column
     matched: MatchedColumns
+    seen_source: SeenTable
+    seen_target: SeenTable
 
 
 def look_at_ends(
@@ -53,6 +59,8 @@ def look_at_ends(
     ConnectionFailedError.
     """
     with connect(source, "prepare") as source_session, connect(sink, "prepare") as sink_session:
+        seen_source = see_table(source_session, manifest.source.table)
+        seen_target = see_table(sink_session, manifest.sink.table)
         described = _source(source_session, manifest.source, planned)
         name = planned.plan.spec.column
         column = require_chunk_column(described.shape.column(name), str(manifest.source.table), planned.plan)
@@ -60,7 +68,22 @@ def look_at_ends(
         into = require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
         matched = match_columns(described.shape, target.shape, _midnights_of(planned))
         _require_mode_fits(sink_session, manifest, target, matched.names)
-    return PostgresEnds(described, target, column, into, matched)
+        seen_target = seen_target or see_table(sink_session, manifest.sink.table)
+    if seen_source is None or seen_target is None:
+        raise TableMissingError(
+            f"{manifest.source.table} or {manifest.sink.table} was created or dropped while it was looked at",
+            where="source.table" if seen_source is None else "sink.table",
+            next_step="run it again",
+        )
+    return PostgresEnds(
+        described,
+        target,
+        column,
+        into,
+        matched,
+        seen_source.narrowed((*matched.names, name)),
+        seen_target.narrowed((*matched.names, name)),
+    )
 
 
 def require_no_nulls(connection: ResolvedConnection, manifest: Manifest, column: Column) -> None:
@@ -111,11 +134,16 @@ def inspection_lines(
             yield from (f"{text};" for text in statements)
             matched = match_columns(described.shape, created_shape(described.shape))
         else:
-            require_target_kind(target)
+            _require_fits(target, manifest)
             require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
             matched = match_columns(described.shape, target.shape, _midnights_of(planned))
             _require_mode_fits(sink_session, manifest, target, matched.names)
         yield from matched.lines()
+
+
+def _require_fits(target: PgTable, manifest: Manifest) -> None:
+    backfill = manifest.backfill
+    require_target_fits(target, backfill.inner_mode, compares=backfill.verify == "checksum")
 
 
 def _require_mode_fits(
@@ -156,7 +184,7 @@ def _target(
             )
         statements = plan_target(session, source.shape, table, _key_of(manifest), column)
         found = create_target(session, table, statements)
-    require_target_kind(found)
+    _require_fits(found, manifest)
     return found
 
 

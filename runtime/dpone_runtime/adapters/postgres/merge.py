@@ -56,14 +56,14 @@ class Merge:
         self._require_keys(connection)
         merged = _affected(connection, self._upsert())
         self.after("merged")
-        if merged == copied:
-            return copied
+        if merged == copied or self.key.version is None:
+            return merged
         # Outdone by a newer row of chunk or target, or dropped by a trigger: only what is there tells them apart.
-        return copied - _count(connection, self._missing_count())
+        return copied - max(0, _count(connection, self._due_count()) - merged)
 
     def content(self, connection: PgConnection, _request: LoadRequest) -> SliceContent:
         """Give the staged rows, once the target is known to hold each as it was staged, or a newer one."""
-        differing = _count(connection, self._missing_count(as_staged=True))
+        differing = _count(connection, self._differing_count())
         if differing:
             raise ContentDiffersError(
                 f"{differing} rows of the target are not what was merged into it; the chunk was rolled back",
@@ -128,24 +128,27 @@ class Merge:
             f" ON CONFLICT ({_list(key.columns)}) DO UPDATE SET {assignments}{newer}"
         )
 
-    def _missing_count(self, *, as_staged: bool = False) -> str:
-        """Count the keys for which the target holds neither the staged row's version nor a newer one.
+    def _due_count(self) -> str:
+        """Count the keys that had to be written: those of which the target holds no newer row."""
+        return self._count_without(self._newer())
 
-        `as_staged`: a row of the same version counts only where every column is what was staged.
-        """
-        same = [f"old.{quoted(name)} = new.{quoted(name)}" for name in self.key.columns]
-        if self.key.version is not None:
-            version = quoted(self.key.version)
-            newer = f"old.{version} > new.{version} OR (new.{version} IS NULL AND old.{version} IS NOT NULL)"
-            staged = f"old.{version} = new.{version} OR new.{version} IS NULL"
-        else:
-            newer, staged = "false", "true"
-        if as_staged:
-            staged = f"{row_text(self.chunked, 'old')} = {row_text(self.chunked, 'new')}"
-        same.append(f"({newer} OR {staged})")
+    def _differing_count(self) -> str:
+        """Count the keys of which the target holds neither a newer row nor the staged one, column by column."""
+        staged = f"{row_text(self.chunked, 'old')} = {row_text(self.chunked, 'new')}"
+        return self._count_without(f"({self._newer()} OR {staged})")
+
+    def _newer(self) -> str:
+        if self.key.version is None:
+            return "false"
+        version = quoted(self.key.version)
+        return f"(old.{version} > new.{version} OR (new.{version} IS NULL AND old.{version} IS NOT NULL))"
+
+    def _count_without(self, condition: str) -> str:
+        """Count the keys for which no row of the target meets a condition between `old` and `new`."""
+        same = " AND ".join(f"old.{quoted(name)} = new.{quoted(name)}" for name in self.key.columns)
         return (
             f"SELECT count(*) FROM ({self._winners()}) new"
-            f" WHERE NOT EXISTS (SELECT FROM {self.chunked.name} old WHERE {' AND '.join(same)})"
+            f" WHERE NOT EXISTS (SELECT FROM {self.chunked.name} old WHERE {same} AND {condition})"
         )
 
 

@@ -68,7 +68,7 @@ def _has_order(connection: PgConnection, type_name: str) -> bool:
 def require_merge_target(
     connection: PgConnection, target: PgTable, key: MergeKey, columns: tuple[str, ...]
 ) -> None:
-    """Require that rows of a target are told apart by `key`, and that this user may update them.
+    """Require that rows of a target are told apart by `key`, and that this user may stage them.
 
     `columns` are those that are loaded.
 
@@ -85,21 +85,17 @@ def require_merge_target(
             connection,
             (
                 queries.statement("unique_keys", relation=target.relation),
-                queries.statement("merge_rights", relation=target.relation),
+                queries.statement("may_stage"),
             ),
         )
         keys = [set(row[0]) for row in indexes.fetchall()]
-        may_update, may_stage = rights.fetchone() or (False, False)
+        may_stage = rights.fetchone() == (True,)
     if set(key.columns) not in keys:
         raise TableUnsuitableError(
             f"target {name} has no unique index on exactly unique_key ({', '.join(key.columns)}), or only one that is "
             "partial, deferrable or of expressions: an upsert could not tell rows apart",
             where="sink.strategy.unique_key",
             next_step="create such an index, or name the columns of one that exists",
-        )
-    if not may_update:
-        raise DatabaseFailedError(
-            f"this user may not update rows of target table {name}", next_step=f"GRANT UPDATE ON {name}"
         )
     if not may_stage:
         raise DatabaseFailedError(

@@ -16,6 +16,7 @@ from dpone_runtime.adapters.postgres.completion import Completion
 from dpone_runtime.adapters.postgres.connect import DATA_LOCK_WAIT_MS, connect, session_settings, translate
 from dpone_runtime.adapters.postgres.copy import copy_in
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
+from dpone_runtime.adapters.postgres.seen_table import SeenTable
 from dpone_runtime.adapters.postgres.session import (
     PROTOCOL_IDLE_MS,
     protocol_queries,
@@ -45,6 +46,7 @@ class PostgresSink:
         chunked: ChunkedTable,
         change: SliceChange,
         completion: Completion,
+        seen: SeenTable,
         *,
         strict: bool = False,
         after: Callable[[str], None],
@@ -53,6 +55,7 @@ class PostgresSink:
         self._chunked = chunked
         self._change = change
         self._completion = completion
+        self._seen = seen
         self._queries = protocol_queries()
         self._connection = connect(connection, "sink")
         self._strict = strict
@@ -106,6 +109,8 @@ class PostgresSink:
     def _change_slice(
         self, request: LoadRequest, stream: RowStream, progress: Callable[[int], None]
     ) -> LoadReceipt:
+        held = run_batch(self._connection, (*self._seen.lock("ROW EXCLUSIVE"), self._seen.look()))
+        self._seen.require("target", held[-1].fetchall())
         into = self._change.begin(self._connection, request)
         columns, options = self._chunked.column_list, self._chunked.format.options
         moved = 0

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
+import psycopg
+
+from dpone_contract.errors import ChunkFailedError
 from dpone_contract.manifest import InnerMode
 from dpone_runtime.adapters.postgres.connect import PgConnection
 from dpone_runtime.adapters.postgres.content import content_query, read_content, row_text
@@ -17,6 +20,7 @@ from dpone_runtime.adapters.postgres.merge import Merge, MergeKey
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.sql.queries import Statement
+from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.ports.connectors import LoadRequest, SliceContent
 
 
@@ -41,12 +45,12 @@ class Replace:
     """Delete the slice by the chunk's predicate, whatever the new rows say, and load."""
 
     chunked: ChunkedTable
+    delete_triggers: tuple[str, ...]
     after: Callable[[str], None]
 
     def begin(self, connection: PgConnection, request: LoadRequest) -> str:
-        return _delete(
-            connection, self.chunked, f" WHERE {self.chunked.predicate(request.chunk)}", self.after
-        )
+        where = f" WHERE {self.chunked.predicate(request.chunk)}"
+        return _delete(connection, self.chunked, where, self.delete_triggers, self.after)
 
     def finish(self, _connection: PgConnection, copied: int) -> int:
         return copied
@@ -64,10 +68,11 @@ class FullRefresh:
     """
 
     chunked: ChunkedTable
+    delete_triggers: tuple[str, ...]
     after: Callable[[str], None]
 
     def begin(self, connection: PgConnection, _request: LoadRequest) -> str:
-        return _delete(connection, self.chunked, "", self.after)
+        return _delete(connection, self.chunked, "", self.delete_triggers, self.after)
 
     def finish(self, _connection: PgConnection, copied: int) -> int:
         return copied
@@ -95,18 +100,25 @@ class Append:
 
 
 def slice_change(
-    mode: InnerMode, chunked: ChunkedTable, key: MergeKey, after: Callable[[str], None]
+    mode: InnerMode,
+    chunked: ChunkedTable,
+    key: MergeKey,
+    delete_triggers: tuple[str, ...],
+    after: Callable[[str], None],
 ) -> SliceChange:
-    """Give the change of a mode. `after` is told what it has done: `deleted`, `staged`, `merged`."""
+    """Give the change of a mode. `after` is told what it has done: `deleted`, `staged`, `merged`.
+
+    `delete_triggers` name those that may keep rows of a slice; where there is none, nobody looks what is left of it.
+    """
     match mode:
         case InnerMode.PARTITION_REPLACE | InnerMode.REPLACE:
-            return Replace(chunked, after)
+            return Replace(chunked, delete_triggers, after)
         case InnerMode.INCREMENTAL_APPEND:
             return Append(chunked)
         case InnerMode.INCREMENTAL_MERGE:
             return Merge(chunked, key, after)
         case InnerMode.FULL_REFRESH:
-            return FullRefresh(chunked, after)
+            return FullRefresh(chunked, delete_triggers, after)
         case _:
             assert_never(mode)
 
@@ -115,7 +127,30 @@ def _content(connection: PgConnection, chunked: ChunkedTable, where: str | None)
     return read_content(connection, content_query(chunked.name, row_text(chunked), where))
 
 
-def _delete(connection: PgConnection, chunked: ChunkedTable, where: str, after: Callable[[str], None]) -> str:
-    run_batch(connection, (Statement("delete", f"DELETE FROM {chunked.name}{where}".replace("%", "%%"), {}),))
+def _delete(
+    connection: PgConnection,
+    chunked: ChunkedTable,
+    where: str,
+    triggers: tuple[str, ...],
+    after: Callable[[str], None],
+) -> str:
+    """Delete, and require that nothing is left where triggers have a say in that: what is would be there beside the new rows.
+
+    Errors: ChunkFailedError.
+    """
+    _run(connection, f"DELETE FROM {chunked.name}{where}")
+    if triggers:
+        left = _run(connection, f"SELECT EXISTS (SELECT FROM {chunked.name}{where})").fetchone()
+        if left != (False,):
+            raise ChunkFailedError(
+                f"rows are left in the slice after its deletion from {chunked.table}: kept or added by a trigger on DELETE "
+                f"({', '.join(triggers)}), or by another session meanwhile; the chunk was rolled back",
+                where=f"target table {chunked.table}",
+                next_step="disable the trigger while the load runs, or load with inner_mode: incremental_merge",
+            )
     after("deleted")
     return chunked.name
+
+
+def _run(connection: PgConnection, text: str) -> psycopg.Cursor[Row]:
+    return run_batch(connection, (Statement("slice", text.replace("%", "%%"), {}),))[0]

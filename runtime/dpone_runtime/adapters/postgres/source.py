@@ -17,6 +17,7 @@ from dpone_runtime.adapters.postgres.connect import (
 from dpone_runtime.adapters.postgres.content import PINNED_SETTINGS, content_query, read_content, row_text
 from dpone_runtime.adapters.postgres.copy import CopyStream, copy_out
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
+from dpone_runtime.adapters.postgres.seen_table import SeenTable
 from dpone_runtime.adapters.postgres.selection import filtered
 from dpone_runtime.adapters.postgres.session import run_batch, settings_statement
 from dpone_runtime.adapters.sql.queries import Statement
@@ -34,10 +35,16 @@ class PostgresSource:
     """
 
     def __init__(
-        self, connection: ResolvedConnection, chunked: ChunkedTable, *, digests: bool = False
+        self,
+        connection: ResolvedConnection,
+        chunked: ChunkedTable,
+        seen: SeenTable,
+        *,
+        digests: bool = False,
     ) -> None:
         self._resolved = connection
         self._chunked = chunked
+        self._seen = seen
         self._digests = digests
         self._connection = connect(connection, "source")
 
@@ -52,7 +59,11 @@ class PostgresSource:
                 settings = session_settings(self._connection, DATA_LOCK_WAIT_MS, _IDLE_MS) | PINNED_SETTINGS
                 level = "REPEATABLE READ" if self._digests else "READ COMMITTED"
                 begin = Statement("begin", f"BEGIN ISOLATION LEVEL {level} READ ONLY", {})
-                run_batch(self._connection, (begin, settings_statement(settings)))
+                wait = Statement("wait", f"SET LOCAL lock_timeout = {DATA_LOCK_WAIT_MS}", {})
+                # Nothing before the lock takes a snapshot, nor does the lock: what is read later is as of after its wait.
+                opening = (begin, wait, *self._seen.lock("ACCESS SHARE"), settings_statement(settings))
+                found = run_batch(self._connection, (*opening, self._seen.look()))[-1]
+                self._seen.require("source", found.fetchall())
                 content = self._content(chunk) if self._digests else None
                 stream = copy_out(self._connection, self.statement(chunk), doing)
                 stream.content = content
