@@ -268,10 +268,12 @@ def with_lanes(text: str, lanes: int) -> str:
     return text.replace("    backfill:\n", f"    backfill:\n      parallel_workers: {lanes}\n")
 
 
-def mapped_process(chunks: int = 3, *, items: int = 1, max_active: int = 1) -> Process:
-    """Compile a process of mapped items, as a pack holds it."""
+def mapped_process(
+    chunks: int = 3, *, items: int = 1, max_active: int = 1, text: str | None = None
+) -> Process:
+    """Compile a process of mapped items, as a pack holds it; by default of daily chunks."""
     limits = MappingLimits(max_items=items, max_active=max_active, pool="dpone_backfill")
-    manifest = parse_manifest(manifest_text(chunks), "history.yaml")
+    manifest = parse_manifest(text or manifest_text(chunks), "history.yaml")
     return build_process(manifest, MappingPolicy(mode=MappingMode.SUMMARY, limits=limits))
 
 
