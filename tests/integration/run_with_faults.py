@@ -12,6 +12,7 @@ from typing import Any
 from dpone_packbuilder.cli import main
 from dpone_runtime import bootstrap, execute
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
+from dpone_runtime.adapters.postgres import session
 from dpone_runtime.ports.lanes import LanePool
 from dpone_runtime.services import run_chunks
 from tests.integration.fault_coordinator import WatchedLedger, WatchedRun
@@ -22,6 +23,9 @@ SILENCE_VARIABLE = "DPONE_TEST_LANE_SILENCE"
 
 GRACE_VARIABLE = "DPONE_TEST_STOP_GRACE"
 """Seconds that chunks at work have once the run was told to stop, or a chunk has failed."""
+
+FENCE_VARIABLE = "DPONE_TEST_FENCE_SILENCE"
+"""Seconds without a word after which a run loses its fence to this one."""
 
 OPENER = "tests.integration.fault_lane:open_lane"
 
@@ -42,6 +46,8 @@ def run() -> None:
     bootstrap.PreparedRun.lanes = watched_lanes  # type: ignore[method-assign,assignment]  # for this process only
     if grace := os.environ.get(GRACE_VARIABLE):
         run_chunks.STOP_GRACE = run_chunks.FAILURE_GRACE = timedelta(seconds=float(grace))
+    if silent := os.environ.get(FENCE_VARIABLE):
+        session.FENCE_SILENCE = timedelta(seconds=float(silent))
     main()
 
 
