@@ -122,6 +122,10 @@ class Run:
         told = json.loads(reached.read_text(encoding="utf-8"))
         return told["lane"], tuple(told["sessions"])
 
+    def reached(self, step: str, chunk_index: int) -> bool:
+        """Whether a fault was reached."""
+        return (self.folder / f"{step}.{chunk_index}").exists()
+
     def wait_for_words(self, words: str) -> None:
         """Wait until it has said something on stderr."""
         wait_until(lambda: words in self.stderr() or self.ended(), 60, f"{words!r} on stderr")

@@ -111,10 +111,7 @@ class Faults:
 
     def happen(self, step: str, chunk_index: int, sessions: Sequence[int] = ()) -> None:
         """Do what is planned for this step of this chunk, unless it was done before."""
-        what = self._planned.get((step, chunk_index))
-        if what is None or self._reached(step, chunk_index).exists():
-            return
-        self._tell(step, chunk_index, sessions)
+        what = self.take(step, chunk_index, sessions)
         if what == IGNORE_SIGTERM:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if what == BEAR_A_CHILD:
@@ -131,6 +128,14 @@ class Faults:
         if what == KILL_COORDINATOR:
             # Whether a lane ends with its coordinator is for the kernel to prove: this one does nothing to that end.
             wait_until(lambda: False, 120, "the end of the lane")
+
+    def take(self, step: str, chunk_index: int, sessions: Sequence[int] = ()) -> str | None:
+        """Give what is planned for this step of this chunk, unless it was done before, and tell that it was reached."""
+        what = self._planned.get((step, chunk_index))
+        if what is None or self._reached(step, chunk_index).exists():
+            return None
+        self._tell(step, chunk_index, sessions)
+        return what
 
     def _tell(self, step: str, chunk_index: int, sessions: Sequence[int]) -> None:
         unfinished = self._folder / f".{os.getpid()}"

@@ -1,4 +1,4 @@
-"""The `dpone` command with lanes that meet faults, and with two bounds that a test may shorten. For tests only."""
+"""The `dpone` command with a coordinator and lanes that meet faults, and with bounds that a test may shorten. For tests only."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from dpone_packbuilder.cli import main
 from dpone_runtime import bootstrap, execute
+from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
+from dpone_runtime.adapters.postgres import session
 from dpone_runtime.ports.lanes import LanePool
 from dpone_runtime.services import run_chunks
+from tests.integration.fault_coordinator import WatchedLedger, WatchedRun
+from tests.integration.fault_lane import FAULTS_VARIABLE
 
 SILENCE_VARIABLE = "DPONE_TEST_LANE_SILENCE"
 """Seconds that a lane may say nothing."""
@@ -19,21 +24,30 @@ SILENCE_VARIABLE = "DPONE_TEST_LANE_SILENCE"
 GRACE_VARIABLE = "DPONE_TEST_STOP_GRACE"
 """Seconds that chunks at work have once the run was told to stop, or a chunk has failed."""
 
+FENCE_VARIABLE = "DPONE_TEST_FENCE_SILENCE"
+"""Seconds without a word after which a run loses its fence to this one."""
+
 OPENER = "tests.integration.fault_lane:open_lane"
 
 
 def run() -> None:
-    """Name the lanes' opener, shorten what is to be shortened, and hand over to the command."""
+    """Name the lanes' opener, watch ledger and lanes, shorten what is to be shortened, and hand over to the command."""
+    watched = WatchedRun(Path(os.environ[FAULTS_VARIABLE]))
     execute.execute = _with_fault_lanes(execute.execute)
-    if silence := os.environ.get(SILENCE_VARIABLE):
-        lanes = bootstrap.PreparedRun.lanes
+    execute.prepare_run = _with_watched_ledger(execute.prepare_run, watched)
+    lanes = bootstrap.PreparedRun.lanes
+    silence = timedelta(seconds=float(os.environ.get(SILENCE_VARIABLE, SILENCE.total_seconds())))
 
-        def impatient(prepared: bootstrap.PreparedRun, opener: str) -> LanePool:
-            return lanes(prepared, opener, timedelta(seconds=float(silence)))
+    def watched_lanes(prepared: bootstrap.PreparedRun, opener: str) -> LanePool:
+        pool = lanes(prepared, opener, silence)
+        assert isinstance(pool, ProcessLanePool)
+        return watched.lanes(pool)
 
-        bootstrap.PreparedRun.lanes = impatient  # type: ignore[method-assign,assignment]  # for this process only
+    bootstrap.PreparedRun.lanes = watched_lanes  # type: ignore[method-assign,assignment]  # for this process only
     if grace := os.environ.get(GRACE_VARIABLE):
         run_chunks.STOP_GRACE = run_chunks.FAILURE_GRACE = timedelta(seconds=float(grace))
+    if silent := os.environ.get(FENCE_VARIABLE):
+        session.FENCE_SILENCE = timedelta(seconds=float(silent))
     main()
 
 
@@ -42,6 +56,14 @@ def _with_fault_lanes(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(process, context, environ, replace(order, lane_opener=OPENER), interruption)
 
     return ordered
+
+
+def _with_watched_ledger(original: Callable[..., Any], watched: WatchedRun) -> Callable[..., Any]:
+    def prepared(process: Any, planned: Any, connections: Any) -> Any:
+        found = original(process, planned, connections)
+        return replace(found, ledger=WatchedLedger(found.ledger, watched))
+
+    return prepared
 
 
 if __name__ == "__main__":

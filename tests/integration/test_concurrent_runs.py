@@ -1,10 +1,11 @@
 """Several runs of one campaign at once: no chunk is loaded twice, none is left, and never more at once than allowed."""
 
+import signal
 from collections import Counter
 
 from tests.integration.campaigns import History, day, items_of, mapped_process
 from tests.integration.child_runs import Run
-from tests.integration.fault_lane import BEFORE_LOAD, HOLD
+from tests.integration.fault_lane import BEFORE_LOAD, HOLD, KILL_BOTH
 from tests.waiting import wait_until
 
 
@@ -20,6 +21,18 @@ def test_a_second_internal_run_is_refused_and_the_first_ends(history: History) -
     done = first.finish()
     assert 0 == done.exit_code, done.output
     assert ["opened", "completed"] == history.events(None)
+    history.require_loaded(3)
+
+
+def test_a_live_lease_is_waited_for_and_the_others_are_loaded_meanwhile(history: History) -> None:
+    killed = history.start("run", history.manifest(), faults=[("before commit", 1, KILL_BOTH)])
+    assert -signal.SIGKILL == killed.finish().exit_code
+    resumed = history.start("run", history.manifest())
+    resumed.wait_for_words("chunk 1 is held by another run")
+    history.lapse_leases()
+    done = resumed.finish()
+    assert 0 == done.exit_code, done.output
+    assert {1: ("committed", 2), 2: ("committed", 1), 3: ("committed", 1)} == history.chunks()
     history.require_loaded(3)
 
 

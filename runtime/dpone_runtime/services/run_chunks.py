@@ -191,6 +191,9 @@ class Coordinator:
 
     def _dispatch_one(self) -> bool:
         """Give one idle lane a chunk; whether a claim was tried. Nothing is claimed before every first lane is open."""
+        if self._idle:
+            # What has ended since the last look is given nothing.
+            self._listen(_AT_ONCE)
         self._begun = self._begun or not self._opening
         if not self._begun or not self._idle or self._blocked or self._ends.unsettled:
             return False

@@ -234,6 +234,10 @@ SELECT pg_terminate_backend(l.pid) FROM pg_catalog.pg_locks l
 -- Chunks of a campaign that are marked running, live or not.
 SELECT chunk_index FROM {chunks} WHERE run_key = :run_key AND status = 'running' ORDER BY chunk_index
 
+-- name: session_lock
+-- A lock of the session; waits as long as lock_timeout lets it.
+SELECT pg_advisory_lock(:lock)
+
 -- name: fence_take
 -- A session lock. False: another session has it.
 SELECT pg_try_advisory_lock(:lock), pg_backend_pid()
@@ -243,3 +247,15 @@ SELECT pg_try_advisory_lock(:lock), pg_backend_pid()
 SELECT EXISTS (SELECT FROM pg_catalog.pg_locks
  WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() AND objsubid = 1
    AND classid::bigint = (:lock::bigint >> 32) & 4294967295 AND objid::bigint = :lock::bigint & 4294967295)
+
+-- name: end_silent_run
+-- Ends the session that holds a fence, where it has asked for nothing for so long and no chunk of its campaign has a live
+-- lease. No row: the run lives, or its activity may not be seen.
+SELECT pg_terminate_backend(l.pid) FROM pg_catalog.pg_locks l
+  JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+ WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+   AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+   AND l.classid::bigint = (:lock::bigint >> 32) & 4294967295 AND l.objid::bigint = :lock::bigint & 4294967295
+   AND a.application_name LIKE 'dpone%' AND a.state = 'idle' AND a.state_change < clock_timestamp() - :silence::interval
+   AND NOT EXISTS (SELECT FROM {chunks} c
+                    WHERE c.run_key = :run_key AND c.status = 'running' AND c.lease_expires_at > clock_timestamp())

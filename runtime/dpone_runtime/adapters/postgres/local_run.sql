@@ -3,7 +3,3 @@
 -- name: run_alive
 -- A row while some session holds the lock, which none but the run's own fence ever takes. No row: the run is over.
 SELECT 1 WHERE NOT pg_try_advisory_xact_lock_shared(:lock)
-
--- name: session_lock
--- A lock of the session; waits as long as lock_timeout lets it.
-SELECT pg_advisory_lock(:lock)

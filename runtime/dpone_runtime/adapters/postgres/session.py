@@ -32,8 +32,13 @@ from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.adapters.sql.session import LockTimeoutError
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.domain.capabilities import StateCapabilities
+from dpone_runtime.domain.lease import LEASE_TTL
 
 PROTOCOL_IDLE_MS = 10_000
+FENCE_SILENCE = LEASE_TTL
+"""After how long without a word a run without a live lease loses its fence to another one."""
+
+FENCE_WAIT = timedelta(seconds=5)
 _TABLES = 3
 _CREATES = (
     "create_schema",
@@ -173,7 +178,7 @@ class PostgresSession:
         try:
             self.require_own_session(connection)
             taken = run_batch(connection, (self.queries.statement("fence_take", lock=lock),))[0].fetchone()
-            if taken is None or not taken[0]:
+            if (taken is None or not taken[0]) and not self._take_from_silent_run(connection, lock, held_by):
                 raise CampaignBusyError(
                     f"campaign {held_by} is held by another run",
                     where=f"campaign {held_by}",
@@ -183,6 +188,27 @@ class PostgresSession:
             yield PostgresFence(connection, self.queries.statement("fence_held", lock=lock))
         finally:
             connection.close()
+
+    def _take_from_silent_run(self, connection: PgConnection, lock: object, run_key: str) -> bool:
+        """Take the fence of a run that lives no more as far as anybody can see: a stopped process keeps its sessions.
+
+        A run asks for its fence every thirty seconds. Should it wake up, it finds the fence gone and ends; until it looks,
+        it can do no harm, since no commit rests on the fence.
+        """
+        query = self.queries.statement
+        silent = query("end_silent_run", lock=lock, run_key=run_key, silence=FENCE_SILENCE)
+        if not run_batch(connection, (silent,))[0].fetchall():
+            return False
+        statements = (
+            *self.begin_statements(FENCE_WAIT),
+            query("session_lock", lock=lock),
+            query("commit"),
+        )
+        try:
+            run_batch(connection, statements)
+        except errors.LockNotAvailable:
+            return False
+        return True
 
     def require_own_session(self, connection: PgConnection) -> None:
         """Refuse a transaction pooler: its clients change server sessions.
