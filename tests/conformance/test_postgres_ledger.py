@@ -24,6 +24,7 @@ from dpone_contract.errors import (
     SessionUnsafeError,
 )
 from dpone_runtime.adapters.postgres.session import PostgresSession, lock_key
+from dpone_runtime.domain.claim import ClaimVerdict
 from dpone_runtime.domain.event import EventKind
 from dpone_runtime.services.chunk_claims import RenewalVerdict
 from dpone_runtime.services.open_campaign import Opening, open_campaign
@@ -236,6 +237,41 @@ def test_a_waiter_for_a_chunk_is_not_its_holder(postgres_backend):
         assert 0 == postgres_backend.ledger.end_holders(RUN_KEY, 1)
         holder.rollback()
         assert 1 == taken.result(30).rowcount
+
+
+SLOW_RENEWALS = """
+CREATE OR REPLACE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS
+  'BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NULL; END';
+CREATE CONSTRAINT TRIGGER slow_renewal AFTER UPDATE ON {chunks} DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+  WHEN (OLD.revision = NEW.revision) EXECUTE FUNCTION wait_at_commit()
+"""
+"""A renewal has written the new expiry, and its COMMIT waits until somebody gives lock 42 back."""
+
+
+@pytest.mark.parametrize("index, expected", [(1, ClaimVerdict.BUSY), (2, ClaimVerdict.NOT_NOW)])
+def test_a_claim_sees_a_renewal_that_is_being_committed(postgres_backend, index, expected):
+    """Else it takes a lease that was renewed in time, or begins one chunk too many."""
+    open_campaign(postgres_backend.ledger, make_campaign())
+    record = claims_of(postgres_backend.ledger).claim(1).record
+    postgres_backend.run(SLOW_RENEWALS)
+    waiting = "SELECT FROM pg_locks WHERE NOT granted"
+    with psycopg.connect(postgres_backend.uri) as gate, ThreadPoolExecutor(2) as pool:
+        gate.execute("SELECT pg_advisory_xact_lock(42)")
+        # Two seconds are left of the lease: the renewal comes in time, its COMMIT does not.
+        postgres_backend.run(
+            "ALTER TABLE {chunks} DISABLE TRIGGER slow_renewal;"
+            "UPDATE {chunks} SET lease_expires_at = clock_timestamp() + interval '2 s';"
+            "ALTER TABLE {chunks} ENABLE TRIGGER slow_renewal"
+        )
+        renewal = pool.submit(postgres_backend.ledger.renew, record)
+        lapsed = "SELECT FROM {chunks} WHERE lease_expires_at <= clock_timestamp()"
+        wait_until(lambda: postgres_backend.run(waiting).rowcount == 1, what="the renewal's COMMIT")
+        wait_until(lambda: postgres_backend.run(lapsed).rowcount == 1, what="the lapse")
+        claim = pool.submit(claims_of(postgres_backend.second, max_active=1).claim, index)
+        wait_until(lambda: claim.done() or postgres_backend.run(waiting).rowcount == 2, what="the claim")
+        gate.commit()
+        assert (True, expected) == (renewal.result(30), claim.result(30).verdict)
+    postgres_backend.run("DROP FUNCTION wait_at_commit() CASCADE")
 
 
 def test_a_fence_knows_that_its_session_was_ended(postgres_backend):

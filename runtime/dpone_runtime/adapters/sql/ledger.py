@@ -264,7 +264,12 @@ class SqlLedger:
         return {ChunkStatus(row[0]): row[1] for row in rows}
 
     def renew(self, record: ChunkRecord) -> bool:
-        begin = self._session.begin_statements(RENEWAL_WAIT)
+        # Shared: renewals do not wait for one another, but a claim waits for one whose COMMIT is under way. It would
+        # else take the lease for lapsed, and the chunk, or a place within max_active, from somebody who renewed in time.
+        begin = (
+            *self._session.begin_statements(RENEWAL_WAIT),
+            self._queries.statement("lock_shared", lock=self._lock("transition", record.run_key)),
+        )
         renewal = self._queries.statement(
             "renew_chunk",
             run_key=record.run_key,
@@ -276,7 +281,7 @@ class SqlLedger:
         try:
             return bool(self._session.batch((*begin, renewal, self._queries.statement("commit")))[len(begin)])
         except LockTimeoutError:
-            # Somebody holds the row, perhaps the commit itself: no loss, the next renewal tells.
+            # Somebody decides just now, or holds the row, perhaps the commit itself: no loss, the next renewal tells.
             return True
 
     def record_commit(self, request: LoadRequest, receipt: LoadReceipt) -> None:
