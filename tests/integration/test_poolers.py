@@ -1,6 +1,9 @@
 """Behind a proxy that pools transactions a run of mode internal is refused by name, and mapped items load as ever."""
 
+import signal
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
 
 import psycopg
 import pytest
@@ -9,17 +12,37 @@ from dpone_contract.errors import SessionUnsafeError
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.connections import ResolvedConnection
 from tests.integration.campaigns import History, mapped_process
+from tests.integration.fault_lane import FREEZE
+from tests.integration.pgbouncer import PGBOUNCER, PgBouncer
 from tests.integration.transaction_pooler import TransactionPooler
 
 # Handed out in turn, a session changes from one transaction to the next; handed out last in first out, only under load.
 POLICIES = {"in turn": True, "last in first out": False}
 
 
-@pytest.fixture(params=POLICIES.values(), ids=POLICIES)
-def pooler(history: History, request: pytest.FixtureRequest) -> Iterator[TransactionPooler]:
-    """A proxy of few sessions before the history's server."""
-    with TransactionPooler(history.uri, in_turn=request.param) as found:
-        yield found
+REAL = "PgBouncer"
+
+
+class Pooler(Protocol):
+    """A proxy before a test's database."""
+
+    @property
+    def uri(self) -> str: ...
+
+
+@pytest.fixture(params=[*POLICIES, REAL])
+def pooler(history: History, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pooler]:
+    """A proxy of few sessions before the history's server: the stand-in always, the real one where it is installed."""
+    if request.param != REAL:
+        with TransactionPooler(history.uri, in_turn=POLICIES[request.param]) as found:
+            yield found
+        return
+    if PGBOUNCER is None:
+        pytest.skip("pgbouncer is not on the path; the stand-in was tested")
+    folder = tmp_path / "pgbouncer"
+    folder.mkdir()
+    with PgBouncer(history.uri, folder) as real:
+        yield real
 
 
 def backend(connection: psycopg.Connection) -> object:
@@ -58,7 +81,7 @@ def test_two_sessions_are_enough_to_be_seen(history: History, *, in_turn: bool) 
         session.close()
 
 
-def test_an_internal_run_is_refused_by_name(history: History, pooler: TransactionPooler) -> None:
+def test_an_internal_run_is_refused_by_name(history: History, pooler: Pooler) -> None:
     told = history.run("run", history.manifest(), environ={"DPONE_CONN_TARGET_DB": pooler.uri})
     assert (2, "DPONE_BACKFILL_SESSION_UNSAFE") == (told.exit_code, told.error_code), told.output
     assert "transaction-pooling proxy" in told.stderr
@@ -68,14 +91,50 @@ def test_an_internal_run_is_refused_by_name(history: History, pooler: Transactio
     assert not history.has_ledger_rows()
 
 
-def test_a_source_behind_it_hinders_nobody(history: History, pooler: TransactionPooler) -> None:
+def test_a_source_behind_it_hinders_nobody(history: History, pooler: Pooler) -> None:
     told = history.run("run", history.manifest(), environ={"DPONE_CONN_SOURCE_DB": pooler.uri})
     assert 0 == told.exit_code, told.output
     history.require_loaded(3)
 
 
-def test_a_mapped_item_loads_through_it(history: History, pooler: TransactionPooler) -> None:
+def test_a_mapped_item_loads_through_it(history: History, pooler: Pooler) -> None:
     environ = {"DPONE_CONN_SOURCE_DB": pooler.uri, "DPONE_CONN_TARGET_DB": pooler.uri}
     told = history.start_item(mapped_process(3), environ=environ).finish()
     assert 0 == told.exit_code, told.output
     history.require_loaded(3)
+
+
+def test_many_items_share_few_sessions(history: History, pooler: Pooler) -> None:
+    """Five items at once, each with three sessions of its own, over a pool of eight."""
+    environ = {"DPONE_CONN_SOURCE_DB": pooler.uri, "DPONE_CONN_TARGET_DB": pooler.uri}
+    process = mapped_process(10, items=5, max_active=5)
+    runs = [history.start_item(process, index, environ=environ) for index in range(5)]
+    assert [0] * 5 == [run.finish(120).exit_code for run in runs]
+    history.require_loaded(10)
+
+
+def test_ending_a_lapsed_attempt_hits_no_other_client(history: History, pooler: Pooler) -> None:
+    """The session of a frozen lane is ended; other clients of the same proxy, in transactions of their own, are not."""
+    environ = {"DPONE_CONN_SOURCE_DB": pooler.uri, "DPONE_CONN_TARGET_DB": pooler.uri}
+    process = mapped_process(3)
+    frozen = history.start_item(process, environ=environ, faults=[("copying", 2, FREEZE)])
+    frozen.wait_for("copying", 2)
+    frozen.signal(signal.SIGSTOP)
+    others = [
+        psycopg.connect(pooler.uri, autocommit=True, prepare_threshold=None, application_name="dpone other")
+        for _ in range(3)
+    ]
+    sessions = []
+    for other in others:
+        other.execute("BEGIN")
+        sessions.append(backend(other))
+    history.lapse_leases()
+    told = history.start_item(process, environ=environ).finish(120)
+    assert 0 == told.exit_code, told.output
+    assert sessions == [backend(other) for other in others]
+    for other in others:
+        other.execute("COMMIT")
+        other.close()
+    frozen.kill()
+    history.require_loaded(3)
+    assert 2 == history.chunks()[2][1]
