@@ -111,7 +111,7 @@ PLAIN: tuple[RandomColumn, ...] = (
     ),
     RandomColumn(
         "interval",
-        st.tuples(integers(32), integers(32), st.integers(-(2**60), 2**60)).map(
+        st.tuples(integers(32), integers(32), st.integers(-LIMIT + 1, LIMIT - 1)).map(
             lambda parts: "{} mons {} days {} microseconds".format(*parts)
         ),
     ),
