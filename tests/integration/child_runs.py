@@ -48,7 +48,7 @@ class Finished:
 class Run:
     """One `dpone` in a session of its own; its lanes carry the same mark in their environment.
 
-    `folder` takes its output, its outcome and what its faults have to tell.
+    `folder` takes its output, its outcome and what its faults have to tell; `prefix` is a command that runs it.
     """
 
     def __init__(
@@ -57,6 +57,8 @@ class Run:
         environ: Mapping[str, str],
         folder: Path,
         faults: Sequence[Fault] | None = None,
+        *,
+        prefix: Sequence[str] = (),
     ) -> None:
         self.mark = uuid.uuid4().hex
         self.folder = folder
@@ -74,7 +76,7 @@ class Run:
         }
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [*command, *arguments],
+                [*prefix, *command, *arguments],
                 env={**inherited, **own, **environ},
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
