@@ -9,6 +9,7 @@ from dpone_contract.chunk_options import ChunkKind
 from dpone_contract.manifest import DatabaseType, TableName
 from dpone_runtime.adapters.postgres.copy import CopyStream
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
+from dpone_runtime.adapters.postgres.seen_table import see_table
 from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.connections import resolve_connection
 from dpone_runtime.ports.connectors import Column, SliceContent
@@ -172,7 +173,11 @@ def test_digest_and_rows_are_of_one_snapshot(history: History) -> None:
         "UTC",
     )
     environ = {"DPONE_CONN_SOURCE_DB": history.uri}
-    source = Meddling(resolve_connection("source_db", DatabaseType.POSTGRES, environ), table, digests=True)
+    with psycopg.connect(history.uri, autocommit=True) as session:
+        seen = see_table(session, table.table)
+    assert seen is not None
+    connection = resolve_connection("source_db", DatabaseType.POSTGRES, environ)
+    source = Meddling(connection, table, seen, digests=True)
     source.uri = history.uri
     try:
         with source.read(plan.chunk(1)) as stream:

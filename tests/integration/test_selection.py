@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.campaigns import History, manifest_text
+from tests.integration.campaigns import History, day, manifest_text
 
 
 def selecting(*lines: str, chunks: int = 3) -> str:
@@ -131,3 +131,34 @@ def test_a_selection_that_does_not_fit_is_refused(history: History, line: str, c
         assert "Traceback" not in refused.output
     assert not history.has_ledger_rows()
     assert 0 == history.value("SELECT count(*) FROM target.history")
+
+
+@pytest.mark.parametrize("verify", ["counts", "checksum"])
+def test_filters_and_views_are_read_on_the_wall_clock_of_the_window(history: History, verify: str) -> None:
+    """Whatever zone the database has: midnight of Kathmandu is not one of Berlin, and neither is UTC's."""
+    history.sql(
+        """
+        CREATE TABLE source.instants (id integer, at timestamptz);
+        INSERT INTO source.instants SELECT n, timestamptz '2013-01-01 00:00+01' + n * interval '1 hour'
+          FROM generate_series(-24, 71) n;
+        CREATE VIEW source.history_of_days AS SELECT id, at, at::date AS day FROM source.instants;
+        CREATE TABLE target.history_of_days (id integer, at timestamptz, day date)
+        """
+    )
+    history.sql(
+        f"ALTER DATABASE \"{history.value('SELECT current_database()')}\" SET TimeZone = 'Asia/Kathmandu'"
+    )
+    text = (
+        manifest_text(3)
+        .replace("name: history }", "name: history_of_days }\n  where: at >= '2013-01-01 12:00'", 1)
+        .replace("name: history }", "name: history_of_days }")
+        .replace("step: 1d", "step: 1d\n        timezone: Europe/Berlin")
+        .replace("    backfill:\n", f"    backfill:\n      verify: {verify}\n")
+    )
+    done = history.run("run", history.manifest(text))
+    assert 0 == done.exit_code, done.output
+    # Of the first day the second half, by Berlin's clock; then two whole days of Berlin.
+    assert [(day(1), 12, 12), (day(2), 24, 24), (day(3), 24, 48)] == history.sql(
+        "SELECT day, count(*)::int, min(id) FROM target.history_of_days GROUP BY day ORDER BY day"
+    )
+    assert 0 == history.run("backfill", "verify", history.manifest(text)).exit_code

@@ -14,8 +14,14 @@ from dpone_runtime.adapters.postgres.session import run_batch, settings_statemen
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.ports.connectors import SliceContent
 
-PINNED_SETTINGS = {**TEXT_SETTINGS, "timezone": "UTC"}
-"""What says how a value is written as text; instants are those of one zone, since their text has an offset."""
+
+def pinned_settings(timezone: str) -> dict[str, str]:
+    """Give what says how a value is written as text: instants too, whose text has the offset of a zone.
+
+    Source: decision 10.
+    """
+    return {**TEXT_SETTINGS, "timezone": timezone}
+
 
 _SAVEPOINT = "dpone_content"
 _HALF = 2**64
@@ -43,8 +49,8 @@ def count_query(table: str, where: str | None) -> str:
     return f"SELECT count(*) FROM {table}" + (f" WHERE {where}" if where else "")
 
 
-def read_content(connection: PgConnection, query: str) -> SliceContent:
-    """Run a content's query inside the current transaction, whose own settings stay as they are.
+def read_content(connection: PgConnection, query: str, timezone: str) -> SliceContent:
+    """Run a content's query inside the current transaction, whose own settings stay as they are; text is of a zone.
 
     Errors: psycopg.Error as the server gives it.
     """
@@ -52,7 +58,7 @@ def read_content(connection: PgConnection, query: str) -> SliceContent:
         connection,
         (
             _statement(f"SAVEPOINT {_SAVEPOINT}"),
-            settings_statement(PINNED_SETTINGS),
+            settings_statement(pinned_settings(timezone)),
             _statement(query),
             _statement(f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}"),
             _statement(f"RELEASE SAVEPOINT {_SAVEPOINT}"),

@@ -70,7 +70,8 @@ class Merge:
                 where=f"target table {self.chunked.table}",
                 next_step="look for triggers on the target that change rows",
             )
-        return read_content(connection, content_query(self._staging, row_text(self.chunked), None))
+        query = content_query(self._staging, row_text(self.chunked), None)
+        return read_content(connection, query, self.chunked.timezone)
 
     def _require_keys(self, connection: PgConnection) -> None:
         nulls = " OR ".join(f"{quoted(name)} IS NULL" for name in self.key.columns)

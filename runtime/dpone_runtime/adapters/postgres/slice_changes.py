@@ -124,7 +124,8 @@ def slice_change(
 
 
 def _content(connection: PgConnection, chunked: ChunkedTable, where: str | None) -> SliceContent:
-    return read_content(connection, content_query(chunked.name, row_text(chunked), where))
+    query = content_query(chunked.name, row_text(chunked), where)
+    return read_content(connection, query, chunked.timezone)
 
 
 def _delete(

@@ -7,10 +7,10 @@ import psycopg
 from dpone_contract.chunk_plan import Chunk, ChunkPlan
 from dpone_runtime.adapters.postgres.connect import connect, session_settings, translate
 from dpone_runtime.adapters.postgres.content import (
-    PINNED_SETTINGS,
     content_of_row,
     content_query,
     count_query,
+    pinned_settings,
     row_text,
 )
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable, uncovered_predicates
@@ -61,7 +61,8 @@ class PostgresSliceReader:
         """
         if self._connection.closed:
             self._connection = connect(self._resolved, "verify")
-        settings = session_settings(self._connection, _LOCK_WAIT_MS, _IDLE_MS) | PINNED_SETTINGS
+        settings = session_settings(self._connection, _LOCK_WAIT_MS, _IDLE_MS)
+        settings |= pinned_settings(self._chunked.timezone)
         statements = (
             Statement("begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", {}),
             settings_statement(settings),

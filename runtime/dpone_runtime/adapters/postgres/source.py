@@ -14,7 +14,7 @@ from dpone_runtime.adapters.postgres.connect import (
     session_settings,
     translated,
 )
-from dpone_runtime.adapters.postgres.content import PINNED_SETTINGS, content_query, read_content, row_text
+from dpone_runtime.adapters.postgres.content import content_query, pinned_settings, read_content, row_text
 from dpone_runtime.adapters.postgres.copy import CopyStream, copy_out
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.seen_table import SeenTable
@@ -30,7 +30,8 @@ _IDLE_MS = 60_000
 class PostgresSource:
     """Reads chunks over one session, opened with the first and again after one that was broken off.
 
-    Views and filters are read under settings of our own, so that a load does not depend on what a role or database has set.
+    Views and filters are read on the wall clock of the window and under settings of our own: what is loaded does not depend on
+    what a role or a database has set.
     `digests`: a chunk's content is read before its rows, which takes as long again.
     """
 
@@ -56,7 +57,8 @@ class PostgresSource:
         try:
             doing = f"reading {self._chunked.table}"
             with translated(doing):
-                settings = session_settings(self._connection, DATA_LOCK_WAIT_MS, _IDLE_MS) | PINNED_SETTINGS
+                settings = session_settings(self._connection, DATA_LOCK_WAIT_MS, _IDLE_MS)
+                settings |= pinned_settings(self._chunked.timezone)
                 level = "REPEATABLE READ" if self._digests else "READ COMMITTED"
                 begin = Statement("begin", f"BEGIN ISOLATION LEVEL {level} READ ONLY", {})
                 wait = Statement("wait", f"SET LOCAL lock_timeout = {DATA_LOCK_WAIT_MS}", {})
@@ -93,7 +95,7 @@ class PostgresSource:
     def _content(self, chunk: Chunk) -> SliceContent:
         chunked = self._chunked
         query = content_query(chunked.name, row_text(chunked), self._covered(chunk))
-        return read_content(self._connection, query)
+        return read_content(self._connection, query, chunked.timezone)
 
     def _covered(self, chunk: Chunk) -> str:
         return filtered(self._chunked.predicate(chunk), self._chunked.where)
