@@ -313,6 +313,19 @@ def test_no_ledger_beside_the_target_opens_a_campaign_meanwhile(history: FileHis
     assert history.value(take, lock_key("target", relation))
 
 
+def test_a_campaign_that_was_opened_beside_the_target_meanwhile_is_met(history: FileHistory) -> None:
+    killed = history.start("run", history.manifest(), faults=[("copied", VICTIM, KILL_BOTH)])
+    assert -signal.SIGKILL == killed.finish().exit_code
+    beside = history.folder / "beside.yaml"
+    beside.write_text(manifest_text(3), encoding="utf-8")
+    begun = history.start("run", str(beside), faults=[("copied", VICTIM, HOLD)])
+    begun.wait_for("copied", VICTIM)
+    refused = history.run("run", history.manifest())
+    assert (2, "DPONE_BACKFILL_OVERLAP") == (refused.exit_code, refused.error_code), refused.output
+    begun.release()
+    assert 0 == begun.finish().exit_code
+
+
 def test_an_unfinished_campaign_beside_the_target_is_met(history: FileHistory) -> None:
     beside = history.folder / "beside.yaml"
     beside.write_text(manifest_text(3), encoding="utf-8")

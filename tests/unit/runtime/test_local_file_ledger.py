@@ -24,13 +24,10 @@ from dpone_contract.errors import (
 from dpone_runtime.adapters.local_file import ledger as ledger_module
 from dpone_runtime.adapters.local_file.file_lock import locked
 from dpone_runtime.adapters.local_file.ledger import LocalFileLedger
-from dpone_runtime.domain.campaign import CampaignStatus
-from dpone_runtime.domain.event import EventKind
-from dpone_runtime.ports.ledger import OtherCampaign
-from dpone_runtime.services.open_campaign import (
-    cancel_campaign,
-    open_campaign,
-)
+from dpone_runtime.domain.campaign import CampaignStatus, Window
+from dpone_runtime.domain.event import Event, EventKind
+from dpone_runtime.ports.ledger import OtherCampaign, StaleRevisionError
+from dpone_runtime.services.open_campaign import Opening, cancel_campaign, open_campaign
 from tests.campaign_factories import RUN_KEY, TARGET, make_campaign, make_plan
 from tests.file_ledgers import (
     OwnTargetLocks,
@@ -271,6 +268,27 @@ def test_a_campaign_of_another_ledger_is_never_closed_in_its_place(folder):
     assert "ledger dpone_audit" == refusal.value.where
     assert CampaignStatus.CANCEL_REQUESTED is ledger.read_campaign(RUN_KEY).status
     ledger.close()
+
+
+@pytest.mark.parametrize("status", [CampaignStatus.OPEN, CampaignStatus.CANCEL_REQUESTED])
+def test_a_campaign_that_was_opened_beside_the_target_since_is_met(folder, status):
+    """Nobody there has seen this one, so that it is looked for at every run and not at the first alone."""
+    locks = OwnTargetLocks()
+    ledger = ledger_in(folder, locks)
+    open_campaign(ledger, make_campaign())
+    locks.beside = (OtherCampaign(other_campaign(status=status), 0, "dpone_audit", foreign=True),)
+    with pytest.raises(OverlapError):
+        open_campaign(ledger, make_campaign())
+    apart = Window("flight_date", "date", "2013-02-01", "2013-03-01")
+    locks.beside = (OtherCampaign(other_campaign(window=apart), 0, "dpone_audit", foreign=True),)
+    assert Opening.FOUND is open_campaign(ledger, make_campaign()).how
+    ledger.close()
+
+
+def test_an_event_of_no_campaign_makes_no_file(folder, ledger):
+    with pytest.raises(StaleRevisionError):
+        ledger.add_event(Event(RUN_KEY, EventKind.VERIFICATION_BEGUN, 1, 1))
+    assert {".lock"} == {path.name for path in folder.iterdir()}
 
 
 def test_files_of_others_in_the_folder_hinder_nobody(folder, ledger):
