@@ -205,6 +205,32 @@ def test_an_interval_that_is_run_again_begins_a_round(history: FileHistory) -> N
     assert (2, 2) == (record.round, record.attempt)
 
 
+def test_several_lanes_share_a_folder_through_their_coordinator(history: FileHistory) -> None:
+    path = history.manifest(
+        manifest_text(8).replace("      chunk:", "      parallel_workers: 3\n      chunk:")
+    )
+    done = history.run("run", path)
+    assert 0 == done.exit_code, done.output
+    history.require_loaded(8)
+
+
+def test_what_differs_is_found_and_loaded_again_alone(history: FileHistory) -> None:
+    assert 0 == run(history).exit_code
+    path = history.manifest(REPLACE.text())
+    equal = history.run("backfill", "verify", path)
+    assert 0 == equal.exit_code, equal.output
+    kept = [history.versions(index) for index in (1, 3)]
+    history.sql("UPDATE target.history SET note = 'changed by hand' WHERE day = %s AND id %% 5 = 0", day(2))
+    different = history.run("backfill", "verify", path, "--anew")
+    assert 4 == different.exit_code, different.output
+    repaired = history.run("backfill", "verify", path, "--repair", "--reason", "changed by hand")
+    assert 0 == repaired.exit_code, repaired.output
+    assert kept == [history.versions(index) for index in (1, 3)]
+    assert [(2, 1), (2, 2), (2, 1)] == [(record.round, record.attempt) for record in history.records()]
+    window = f"day BETWEEN '{day(1)}' AND '{day(3)}'"
+    assert history.content("source.history", window) == history.content("target.history", window)
+
+
 # What is refused.
 
 
@@ -285,6 +311,19 @@ def test_no_ledger_beside_the_target_opens_a_campaign_meanwhile(history: FileHis
     first.release()
     assert 0 == first.finish().exit_code
     assert history.value(take, lock_key("target", relation))
+
+
+def test_a_campaign_that_was_opened_beside_the_target_meanwhile_is_met(history: FileHistory) -> None:
+    killed = history.start("run", history.manifest(), faults=[("copied", VICTIM, KILL_BOTH)])
+    assert -signal.SIGKILL == killed.finish().exit_code
+    beside = history.folder / "beside.yaml"
+    beside.write_text(manifest_text(3), encoding="utf-8")
+    begun = history.start("run", str(beside), faults=[("copied", VICTIM, HOLD)])
+    begun.wait_for("copied", VICTIM)
+    refused = history.run("run", history.manifest())
+    assert (2, "DPONE_BACKFILL_OVERLAP") == (refused.exit_code, refused.error_code), refused.output
+    begun.release()
+    assert 0 == begun.finish().exit_code
 
 
 def test_an_unfinished_campaign_beside_the_target_is_met(history: FileHistory) -> None:

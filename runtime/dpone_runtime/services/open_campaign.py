@@ -48,8 +48,8 @@ class OpenedCampaign:
 def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | None = None) -> OpenedCampaign:
     """Open the campaign that a run plans. `reason` lifts a cancellation or a halt.
 
-    A campaign that is open already is only compared, without a lock: items do not wait for one another. A complete
-    one begins a new round where its window is templated, else there is nothing to do; one that appends never does. Where
+    A campaign that is open already is only compared, without a lock: items do not wait for one another; where its ledger
+    is not seen by others, it is looked whether one of them has been opened since. A complete one begins a new round where its window is templated, else there is nothing to do; one that appends never does. Where
     it appends, nothing of its window may be committed on the target by any other campaign, unless `reason` allows it when
     it is created; a resumption's reason says nothing of what others have loaded since.
 
@@ -60,7 +60,7 @@ def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | Non
     found = ledger.read_campaign(wanted.run_key)
     if found is not None:
         require_same_campaign(found, wanted)
-        if found.status is CampaignStatus.OPEN:
+        if found.status is CampaignStatus.OPEN and ledger.capabilities().distributed_lock:
             return OpenedCampaign(found, Opening.FOUND)
         if found.finished and not wanted.repeatable:
             return OpenedCampaign(found, Opening.COMPLETE)
@@ -85,6 +85,8 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> Opene
         if current is not None:
             require_same_campaign(current, wanted)
             if current.status is CampaignStatus.OPEN:
+                # Those of other ledgers may not have seen it when they were opened.
+                _require_no_overlap(wanted, tuple(other for other in view.others if other.foreign))
                 return None
             if current.finished and not wanted.repeatable:
                 how = Opening.COMPLETE

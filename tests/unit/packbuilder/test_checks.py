@@ -127,6 +127,32 @@ def test_what_a_mapped_mode_needs_is_found_at_its_key(tmp_path, changes, key, co
     )
 
 
+@pytest.mark.parametrize(
+    "changes, key",
+    [
+        (
+            {"backfill__state__require_distributed_lock": None, "backfill__inner_mode": "incremental_append"},
+            "inner_mode",
+        ),
+        ({"backfill__state__require_distributed_lock": True}, "require_distributed_lock"),
+    ],
+)
+def test_what_a_ledger_in_a_folder_cannot_promise_is_found_at_its_key(tmp_path, changes, key):
+    finding = only(
+        check_manifest(tmp_path, {"mode": "internal"}, backfill__state__backend="local_file", **changes)
+    )
+    assert ("DPONE_BACKFILL_STATE_UNSUPPORTED", line_of(tmp_path / "orders.yaml", key)) == (
+        finding.code,
+        finding.line,
+    )
+    assert "audit_schema" in finding.next_step
+
+
+def test_a_load_over_a_ledger_in_a_folder_is_accepted(tmp_path):
+    changes = {"backfill__state": {"backend": "local_file"}, "backfill__state_dir": "ledger"}
+    assert check_manifest(tmp_path, {"mode": "internal"}, **changes) == ()
+
+
 def test_a_clickhouse_sink_cannot_hold_the_ledger_of_a_mapped_mode(tmp_path):
     finding = only(check_manifest(tmp_path, sink__type="clickhouse"))
     assert finding.code == "DPONE_AIRFLOW_MAPPING_STATE_UNSUPPORTED"

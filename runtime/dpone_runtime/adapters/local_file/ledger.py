@@ -250,7 +250,8 @@ class LocalFileLedger:
     def add_event(self, event: Event) -> None:
         with self._transition_lock(event.run_key):
             file = self._folder.file(event.run_key)
-            file.refresh()
+            if file.refresh().campaign is None:
+                raise StaleRevisionError
             file.add([(event, None)], self._clock())
 
     # Reading.

@@ -18,7 +18,7 @@ from dpone_runtime.ports.connectors import SliceContent
 def pinned_settings(timezone: str) -> dict[str, str]:
     """Give what says how a value is written as text: instants too, whose text has the offset of a zone.
 
-    Source: decision 10.
+    Source: decision 11.
     """
     return {**TEXT_SETTINGS, "timezone": timezone}
 
