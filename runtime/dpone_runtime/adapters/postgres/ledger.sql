@@ -179,7 +179,8 @@ SELECT c.chunk_index,
        CASE WHEN c.status = 'committed' AND c.round <> g.round THEN 'pending'
             WHEN c.status = 'running' AND c.lease_expires_at <= clock_timestamp() THEN 'lease_expired'
             ELSE c.status END
-  FROM {chunks} c JOIN {campaigns} g USING (run_key) WHERE c.run_key = :run_key ORDER BY c.chunk_index
+  FROM {chunks} c JOIN {campaigns} g USING (run_key)
+ WHERE c.run_key = :run_key AND c.chunk_index BETWEEN :first AND :last ORDER BY c.chunk_index
 
 -- name: list_failures
 SELECT run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at, idempotency_key,
