@@ -62,6 +62,7 @@ def make_campaign(plan: ChunkPlan | None = None, **changes: Any) -> Campaign:
         window=Window(plan.spec.column, plan.spec.kind.value, plan.lower, plan.upper),
         source=SOURCE,
         target=TARGET,
+        columns=("flight_date", 'carrier, of "two" {names}'),
     )
     return replace(wanted, **changes)
 

@@ -235,6 +235,7 @@ def _wanted(manifest: Manifest, planned: CampaignPlan, ends: PostgresEnds) -> Ca
         window=window,
         source=ends.source.shape.identity,
         target=ends.target.shape.identity,
+        columns=ends.matched.names,
     )
 
 

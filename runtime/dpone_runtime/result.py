@@ -45,12 +45,15 @@ def error_of(run: CampaignRun) -> DponeError | None:
         first = min(report.failures, key=lambda failure: failure.infrastructure)
         more = f" (and {len(report.failures) - 1} more)" if len(report.failures) > 1 else ""
         kind = error_class(first.code)
-        return kind(
+        error = kind(
             f"chunk {first.chunk_index} failed at attempt {first.attempt}: {first.message}{more}",
             where=f"campaign {run.campaign.run_key}, chunk {first.chunk_index}",
             next_step=first.next_step or "mend the cause, then run it again; committed chunks are skipped",
             chunk_index=first.chunk_index,
         )
+        # A table that changed is refused at the beginning of a run, and fails a chunk later on.
+        error.exit_code = exit_code_of(report)
+        return error
     if report.interrupted and report.left:
         return InterruptedRunError(
             f"told to stop: {report.committed} chunks were committed, {report.left} are left",

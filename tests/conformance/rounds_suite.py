@@ -35,6 +35,14 @@ class RoundsConformance:
         assert dict.fromkeys(range(1, CHUNKS + 1), ChunkStatus.PENDING) == ledger.chunk_statuses(RUN_KEY)
         assert "rows were changed by hand" == ledger.campaign_events(RUN_KEY)[-1].event.detail
 
+    def test_the_columns_of_a_campaign_are_kept_and_change_for_a_reason(self, ledger, campaign):
+        assert make_campaign().columns == ledger.read_campaign(RUN_KEY).columns
+        other = make_campaign(columns=("flight_date", "n", ""))
+        with pytest.raises(CampaignDriftError):
+            open_campaign(ledger, other)
+        open_campaign(ledger, other, reason="n is new")
+        assert ("flight_date", "n", "") == ledger.read_campaign(RUN_KEY).columns
+
     def test_a_round_of_some_chunks_carries_the_others(self, backend, ledger, claims):
         commit_all(backend, claims)
         before = {record.chunk_index: record for record in ledger.read_chunks(RUN_KEY, 1, CHUNKS)}

@@ -18,7 +18,8 @@ class DponeError(Exception):
     """
 
     code: ClassVar[ErrorCode] = ErrorCode.INTERNAL
-    exit_code: ClassVar[ExitCode] = ExitCode.REFUSED
+    exit_code: ExitCode = ExitCode.REFUSED
+    """That of its class, unless it stands for a run, whose own this is then."""
 
     def __init__(
         self,

@@ -116,6 +116,8 @@ class Campaign:
     requested_by: str | None = None
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    columns: tuple[str, ...] = ()
+    """Those that its chunks are loaded with, in this round."""
 
     @property
     def appends(self) -> bool:
@@ -145,9 +147,12 @@ def moved(
     return replace(campaign, status=status, revision=campaign.revision + 1, reason=reason, requested_by=by)
 
 
-def new_round(campaign: Campaign, *, reason: str | None = None) -> Campaign:
-    """Give the campaign opened for its next round: every chunk is pending again."""
-    return replace(moved(campaign, CampaignStatus.OPEN, reason=reason), round=campaign.round + 1)
+def new_round(
+    campaign: Campaign, *, reason: str | None = None, columns: tuple[str, ...] | None = None
+) -> Campaign:
+    """Give the campaign opened for its next round: every chunk is pending again, and loaded with `columns` from now on."""
+    again = moved(campaign, CampaignStatus.OPEN, reason=reason)
+    return replace(again, round=campaign.round + 1, columns=again.columns if columns is None else columns)
 
 
 def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
@@ -183,6 +188,25 @@ def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
                 next_step=out,
                 run_key=found.run_key,
             )
+
+
+def require_same_columns(found: Campaign, wanted: Campaign) -> None:
+    """Require that the chunks which are still to come are loaded with the columns of those that are committed.
+
+    Errors: CampaignDriftError naming the columns.
+    """
+    gone = [name for name in found.columns if name not in wanted.columns]
+    new = [name for name in wanted.columns if name not in found.columns]
+    told = [f"{name} was loaded when it began and is not now" for name in gone]
+    told += [f"{name} is loaded now and was not when it began" for name in new]
+    if told:
+        raise CampaignDriftError(
+            f"the columns of campaign {found.run_key} have changed: {'; '.join(told)}",
+            where=f"source.table {wanted.source.name}",
+            next_step="restore them; or go on without them in the committed chunks: dpone backfill resume MANIFEST --reason ...; "
+            "or begin a new campaign under another backfill_id",
+            run_key=found.run_key,
+        )
 
 
 def require_open(campaign: Campaign) -> None:

@@ -27,6 +27,7 @@ def stored_campaign(found: Campaign | None, wanted: Campaign, now: datetime) -> 
         revision=wanted.revision,
         round=wanted.round,
         reason=wanted.reason,
+        columns=wanted.columns,
         requested_by=wanted.requested_by,
         updated_at=now,
     )

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+from dpone_contract.chunk_options import MAX_CHUNKS_LIMIT
 from dpone_contract.chunk_plan import RunKey
 from dpone_runtime.domain.campaign import Campaign, TableIdentity, Window
 from dpone_runtime.domain.capabilities import StateCapabilities
@@ -119,8 +120,10 @@ class CampaignLedger(Protocol):
     def committed(self, run_key: RunKey, round_number: int, first: int, last: int) -> frozenset[int]:
         """Give the indexes in `first..last` that are committed in a round."""
 
-    def chunk_statuses(self, run_key: RunKey) -> Mapping[int, ChunkStatus]:
-        """Give the shown status of every chunk that has a row; of an earlier round's commits: pending."""
+    def chunk_statuses(
+        self, run_key: RunKey, first: int = 1, last: int = MAX_CHUNKS_LIMIT
+    ) -> Mapping[int, ChunkStatus]:
+        """Give the shown status of each chunk of `first..last` that has a row; of an earlier round's commits: pending."""
 
     def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
         """Give the first failed chunks of a campaign by index."""

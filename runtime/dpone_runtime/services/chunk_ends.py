@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dpone_contract.errors import ChunkLeaseLostError, ErrorCode, ExitCode, LaneLostError, error_class
+from dpone_contract.errors import ChunkLeaseLostError, DponeError, ErrorCode, ExitCode, error_class
 from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.services.chunk_claims import ChunkClaims
@@ -17,7 +17,6 @@ HOLDER_WAIT = timedelta(seconds=10)
 """How long the end of a chunk's session in the database is waited for."""
 
 AGAIN = "run it again; committed chunks are skipped"
-Reason = LaneLostError | ChunkLeaseLostError
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class _Unsettled:
     """A chunk whose end nobody has told. Without a reason it is given back where it did not commit."""
 
     record: ChunkRecord
-    reason: Reason | None
+    reason: DponeError | None
     detail: str
     since: timedelta
 
@@ -76,10 +75,21 @@ class ChunkEnds:
 
         One that may pass by itself is kept for another try, unless the run is ending.
         """
-        message = self._retries.counted(record.chunk_index, message)
+        try:
+            self._fail(record, code, message, next_step, transient=transient)
+        except DponeError:
+            # Its lane is through with it: what the ledger did not take now is told once more before the run ends.
+            self.unknown(record, error_class(code)(message, next_step=next_step))
+            raise
+
+    def _fail(
+        self, record: ChunkRecord, code: str, message: str, next_step: str | None, *, transient: bool
+    ) -> None:
+        message = self._retries.worded(record.chunk_index, message)
         if not self._claims.fail(record, code, message):
             self.lost(record, f"another attempt owns the chunk now; this one ended with: {message}")
             return
+        self._retries.count(record.chunk_index)
         failure = _failure(record, code, message, next_step)
         wait = self._retries.postpone(failure) if transient and not self._ending else None
         if wait is None:
@@ -98,7 +108,7 @@ class ChunkEnds:
         if not self._count_committed(record):
             self._tell(_failure(record, ChunkLeaseLostError.code.value, message, AGAIN))
 
-    def unknown(self, record: ChunkRecord, reason: Reason | None, detail: str = "") -> None:
+    def unknown(self, record: ChunkRecord, reason: DponeError | None, detail: str = "") -> None:
         """Take in a chunk whose lane is gone, or does not know; `settle` says later how it ended."""
         self._unsettled.append(_Unsettled(record, reason, detail, self._clock()))
 
@@ -116,7 +126,7 @@ class ChunkEnds:
                 else:
                     self._judge(chunk)
             except BaseException:
-                self._unsettled += waiting
+                self._unsettled += (chunk, *waiting)
                 raise
 
     def _judge(self, chunk: _Unsettled) -> None:
@@ -130,7 +140,7 @@ class ChunkEnds:
         elif isinstance(reason, ChunkLeaseLostError):
             self.lost(record, reason.message)
         else:
-            self.failed(
+            self._fail(
                 record, reason.code.value, reason.message, reason.next_step, transient=reason.transient
             )
 

@@ -34,11 +34,14 @@ class ChunkRetries:
         """Whether some chunk is still to be tried again."""
         return bool(self._waiting)
 
-    def counted(self, chunk_index: int, message: str) -> str:
-        """Count a failed try; give its message, which says how many there were where it was not the first."""
-        self._failed[chunk_index] += 1
-        tries = self._failed[chunk_index]
+    def worded(self, chunk_index: int, message: str) -> str:
+        """Give the message of one more failed try, which says how many there were where it was not the first."""
+        tries = self._failed[chunk_index] + 1
         return message if tries == 1 else f"{message} (tried {tries} times)"
+
+    def count(self, chunk_index: int) -> None:
+        """Count a failed try, once the ledger knows of it."""
+        self._failed[chunk_index] += 1
 
     def postpone(self, failure: Failure) -> timedelta | None:
         """Keep a failed chunk for its next try and give the wait, or None where it has had them all."""

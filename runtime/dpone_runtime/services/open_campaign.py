@@ -13,6 +13,7 @@ from dpone_runtime.domain.campaign import (
     new_round,
     require_open,
     require_same_campaign,
+    require_same_columns,
 )
 from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, EventKind
@@ -46,12 +47,13 @@ class OpenedCampaign:
 
 
 def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | None = None) -> OpenedCampaign:
-    """Open the campaign that a run plans. `reason` lifts a cancellation or a halt.
+    """Open the campaign that a run plans. `reason` lifts a cancellation or a halt, and takes in columns that changed.
 
     A campaign that is open already is only compared, without a lock: items do not wait for one another; where its ledger
-    is not seen by others, it is looked whether one of them has been opened since. A complete one begins a new round where its window is templated, else there is nothing to do; one that appends never does. Where
-    it appends, nothing of its window may be committed on the target by any other campaign, unless `reason` allows it when
-    it is created; a resumption's reason says nothing of what others have loaded since.
+    is not seen by others, it is looked whether one of them has been opened since. A complete one begins a new round where
+    its window is templated, else there is nothing to do; one that appends never does. Where it appends, nothing of its
+    window may be committed on the target by any other campaign, unless `reason` allows it when it is created; a
+    resumption's reason says nothing of what others have loaded since.
 
     Errors: CampaignDriftError, CampaignStoppedError, OverlapError; CampaignBusyError where the locks are not free, or
     others change the campaign all the time.
@@ -60,7 +62,7 @@ def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | Non
     found = ledger.read_campaign(wanted.run_key)
     if found is not None:
         require_same_campaign(found, wanted)
-        if found.status is CampaignStatus.OPEN and ledger.capabilities().distributed_lock:
+        if ledger.capabilities().distributed_lock and _goes_on(found, wanted, reason):
             return OpenedCampaign(found, Opening.FOUND)
         if found.finished and not wanted.repeatable:
             return OpenedCampaign(found, Opening.COMPLETE)
@@ -84,7 +86,7 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> Opene
         current = view.campaign
         if current is not None:
             require_same_campaign(current, wanted)
-            if current.status is CampaignStatus.OPEN:
+            if _goes_on(current, wanted, reason):
                 # Those of other ledgers may not have seen it when they were opened.
                 _require_no_overlap(wanted, tuple(other for other in view.others if other.foreign))
                 return None
@@ -102,9 +104,10 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> Opene
             how, current = Opening.CREATED, wanted
             return _change(current, EventKind.OPENED, reason)
         if current.finished:
-            how, current = Opening.NEW_ROUND, new_round(current, reason=reason)
+            how, current = Opening.NEW_ROUND, new_round(current, reason=reason, columns=wanted.columns)
             return _change(current, EventKind.ROUND_BEGUN, reason)
-        how, current = Opening.RESUMED, moved(current, CampaignStatus.OPEN, reason=reason)
+        resumed = moved(current, CampaignStatus.OPEN, reason=reason)
+        how, current = Opening.RESUMED, replace(resumed, columns=wanted.columns)
         return _change(current, EventKind.RESUMED, reason)
 
     ledger.open_campaign(wanted.run_key, wanted.target, decide, with_committed=wanted.appends)
@@ -143,7 +146,9 @@ def begin_round(
                 next_step="load the window with partition_replace under another backfill_id",
             )
         _require_no_overlap(wanted, view.others)
-        begun = new_round(current, reason=reason)
+        if only is not None:
+            require_same_columns(current, wanted)
+        begun = new_round(current, reason=reason, columns=wanted.columns)
         event = Event(begun.run_key, EventKind.ROUND_BEGUN, begun.round, begun.revision, detail=reason)
         return Change(event=event, campaign=begun, reloaded=only)
 
@@ -156,6 +161,19 @@ def begin_round(
         if begun is not None:
             return begun
     raise _keeps_changing(wanted)
+
+
+def _goes_on(found: Campaign, wanted: Campaign, reason: str | None) -> bool:
+    """Whether a campaign is open as it stands; one whose columns changed is opened anew, for a reason.
+
+    Errors: CampaignDriftError for columns that changed, where it is not finished and no reason is given.
+    """
+    if found.finished:
+        return False
+    if reason is None:
+        require_same_columns(found, wanted)
+    same = set(found.columns) == set(wanted.columns)
+    return found.status is CampaignStatus.OPEN and same
 
 
 def _keeps_changing(wanted: Campaign) -> CampaignBusyError:

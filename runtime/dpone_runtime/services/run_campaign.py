@@ -12,6 +12,7 @@ from dpone_contract.errors import CampaignBusyError, MappingCampaignBusyError
 from dpone_contract.manifest import RetryPolicy
 from dpone_runtime.domain.campaign import Campaign
 from dpone_runtime.domain.chunk_record import ChunkStatus
+from dpone_runtime.domain.chunk_set import ChunkSet
 from dpone_runtime.ports.lanes import LanePool
 from dpone_runtime.ports.ledger import CampaignLedger, Fence
 from dpone_runtime.services.chunk_claims import ChunkClaims
@@ -117,34 +118,29 @@ def _run(
         stop_requested=tools.stop_requested,
         fence=fence,
     )
-    indexes = _selected(tools.ledger, campaign, selection, done)
-    selected = selection.count
     if selection.policy is RetryPolicy.FAILED_ONLY:
-        chosen = tuple(indexes)
-        indexes, selected, done = iter(chosen), len(chosen), frozenset()
-    return coordinator.run(indexes, selected, len(done))
+        failed = _failed(tools.ledger, campaign, selection)
+        return coordinator.run(iter(failed), len(failed), 0)
+    return coordinator.run(done.others(), selection.count, len(done))
 
 
-def _done(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> frozenset[int]:
-    pages = range(selection.first, selection.last + 1, _PAGE)
-    return frozenset().union(
-        *(
-            ledger.committed(campaign.run_key, campaign.round, page, min(page + _PAGE - 1, selection.last))
-            for page in pages
-        )
-    )
+def _pages(selection: Selection) -> Iterator[tuple[int, int]]:
+    for first in range(selection.first, selection.last + 1, _PAGE):
+        yield first, min(first + _PAGE - 1, selection.last)
 
 
-def _selected(
-    ledger: CampaignLedger, campaign: Campaign, selection: Selection, done: frozenset[int]
-) -> Iterator[int]:
-    if selection.policy is RetryPolicy.FAILED_ONLY:
-        statuses = ledger.chunk_statuses(campaign.run_key)
-        retried = (ChunkStatus.FAILED, ChunkStatus.LEASE_EXPIRED)
-        yield from (
-            index
-            for index, status in sorted(statuses.items())
-            if selection.first <= index <= selection.last and status in retried
-        )
-        return
-    yield from (index for index in range(selection.first, selection.last + 1) if index not in done)
+def _done(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> ChunkSet:
+    done = ChunkSet(selection.first, selection.last)
+    for first, last in _pages(selection):
+        done.update(ledger.committed(campaign.run_key, campaign.round, first, last))
+    return done
+
+
+def _failed(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> ChunkSet:
+    """Give what `failed_only` tries again: chunks that failed, and those whose lease has lapsed."""
+    retried = (ChunkStatus.FAILED, ChunkStatus.LEASE_EXPIRED)
+    failed = ChunkSet(selection.first, selection.last)
+    for first, last in _pages(selection):
+        statuses = ledger.chunk_statuses(campaign.run_key, first, last)
+        failed.update(index for index, status in statuses.items() if status in retried)
+    return failed

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dpone_contract.errors import ExitCode
+from dpone_contract.errors import DatabaseFailedError, ExitCode
 from dpone_runtime.domain.chunk_record import ChunkStatus
 from dpone_runtime.domain.event import EventKind
 from dpone_runtime.domain.retry_rule import RetryRule
@@ -150,3 +150,19 @@ def test_another_run_may_take_a_chunk_that_waits():
     run = stage.run(lanes)
     assert (0, 1, []) == (run.report.committed, run.report.skipped, run.report.failures)
     assert {1: COMMITTED} == stage.statuses()
+
+
+def test_a_failure_that_the_ledger_could_not_take_is_told_it_before_the_run_ends():
+    stage = Stage(chunks=2)
+    lanes = stage.lanes({1: [FAILS]})
+    transition = stage.ledger.transition
+
+    def away(*given):
+        stage.ledger.transition = transition
+        raise DatabaseFailedError("the connection broke", transient=True)
+
+    lanes.at(seconds(0.9), lambda: setattr(stage.ledger, "transition", away))
+    with pytest.raises(DatabaseFailedError, match="the connection broke"):
+        stage.run(lanes)
+    assert CLAIM_AND_FAIL == kinds(stage, 1)
+    assert "the rows are bad" == stage.ledger.read_chunk(stage.plan.run_key, 1).error_message

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
 
+from dpone_contract.chunk_options import MAX_CHUNKS_LIMIT
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import (
     CampaignBusyError,
@@ -280,10 +281,13 @@ class LocalFileLedger:
         with self._reading(run_key) as (_, index):
             return index.committed(round_number, first, last)
 
-    def chunk_statuses(self, run_key: RunKey) -> Mapping[int, ChunkStatus]:
+    def chunk_statuses(
+        self, run_key: RunKey, first: int = 1, last: int = MAX_CHUNKS_LIMIT
+    ) -> Mapping[int, ChunkStatus]:
         with self._reading(run_key) as (_, index):
             campaign = index.campaign
-            return {} if campaign is None else index.statuses(campaign.round, self._clock())
+            statuses = {} if campaign is None else index.statuses(campaign.round, self._clock())
+            return {chunk: status for chunk, status in statuses.items() if first <= chunk <= last}
 
     def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
         with self._reading(run_key) as (file, index):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
+from dpone_contract.chunk_options import MAX_CHUNKS_LIMIT
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignBusyError, ChunkLeaseLostError
 from dpone_runtime.adapters.memory.history import MemoryHistory
@@ -172,11 +173,17 @@ class MemoryLedger:
             if record.committed_in(round_number) and first <= record.chunk_index <= last
         )
 
-    def chunk_statuses(self, run_key: RunKey) -> Mapping[int, ChunkStatus]:
+    def chunk_statuses(
+        self, run_key: RunKey, first: int = 1, last: int = MAX_CHUNKS_LIMIT
+    ) -> Mapping[int, ChunkStatus]:
         campaign = self.read_campaign(run_key)
         if campaign is None:
             return {}
-        return {record.chunk_index: self._shown(record, campaign.round) for record in self._records(run_key)}
+        return {
+            record.chunk_index: self._shown(record, campaign.round)
+            for record in self._records(run_key)
+            if first <= record.chunk_index <= last
+        }
 
     def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
         failed = (record for record in self._records(run_key) if record.status is ChunkStatus.FAILED)

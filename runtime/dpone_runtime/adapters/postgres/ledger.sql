@@ -23,7 +23,7 @@ SELECT run_key, status, revision, round, plan_hash, config_hash, chunks_total, d
        window_column, window_kind, window_lower, window_upper, window_everything,
        source_server, source_database, source_relation, source_name,
        target_server, target_database, target_relation, target_name,
-       reason, requested_by, created_at, updated_at
+       reason, requested_by, created_at, updated_at, loaded_columns
   FROM {campaigns} WHERE run_key = :run_key
 
 -- name: read_chunk
@@ -43,11 +43,13 @@ WITH changed AS (
   INSERT INTO {campaigns} (run_key, status, revision, round, plan_hash, config_hash, chunks_total, dataset, inner_mode,
          templated, window_column, window_kind, window_lower, window_upper, window_everything,
          source_server, source_database, source_relation, source_name,
-         target_server, target_database, target_relation, target_name, reason, requested_by)
+         target_server, target_database, target_relation, target_name, loaded_columns, reason,
+         requested_by)
   VALUES (:run_key, :status, :revision, :round, :plan_hash, :config_hash, :chunks_total, :dataset, :inner_mode,
          :templated, :window_column, :window_kind, :window_lower, :window_upper, :window_everything,
          :source_server, :source_database, :source_relation, :source_name,
-         :target_server, :target_database, :target_relation, :target_name, :reason, :requested_by)
+         :target_server, :target_database, :target_relation, :target_name, :loaded_columns, :reason,
+         :requested_by)
   ON CONFLICT (run_key) DO NOTHING RETURNING run_key, round, revision)
 INSERT INTO {events} (run_key, kind, round, revision, detail)
 SELECT run_key, :event_kind, round, revision, :event_detail FROM changed RETURNING event_id
@@ -56,7 +58,7 @@ SELECT run_key, :event_kind, round, revision, :event_detail FROM changed RETURNI
 -- No row: the revision moved; nothing is written.
 WITH changed AS (
   UPDATE {campaigns} SET status = :status, revision = :revision, round = :round, reason = :reason,
-         requested_by = :requested_by, updated_at = clock_timestamp()
+         requested_by = :requested_by, loaded_columns = :loaded_columns, updated_at = clock_timestamp()
    WHERE run_key = :run_key AND revision = :revision - 1 RETURNING run_key, round, revision)
 INSERT INTO {events} (run_key, kind, round, revision, detail)
 SELECT run_key, :event_kind, round, revision, :event_detail FROM changed RETURNING event_id
@@ -177,7 +179,8 @@ SELECT c.chunk_index,
        CASE WHEN c.status = 'committed' AND c.round <> g.round THEN 'pending'
             WHEN c.status = 'running' AND c.lease_expires_at <= clock_timestamp() THEN 'lease_expired'
             ELSE c.status END
-  FROM {chunks} c JOIN {campaigns} g USING (run_key) WHERE c.run_key = :run_key ORDER BY c.chunk_index
+  FROM {chunks} c JOIN {campaigns} g USING (run_key)
+ WHERE c.run_key = :run_key AND c.chunk_index BETWEEN :first AND :last ORDER BY c.chunk_index
 
 -- name: list_failures
 SELECT run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at, idempotency_key,
@@ -200,7 +203,7 @@ SELECT g.run_key, g.status, g.revision, g.round, g.plan_hash, g.config_hash, g.c
        g.templated, g.window_column, g.window_kind, g.window_lower, g.window_upper, g.window_everything,
        g.source_server, g.source_database, g.source_relation, g.source_name,
        g.target_server, g.target_database, g.target_relation, g.target_name,
-       g.reason, g.requested_by, g.created_at, g.updated_at,
+       g.reason, g.requested_by, g.created_at, g.updated_at, g.loaded_columns,
        (SELECT count(*) FROM {chunks} c
          WHERE c.run_key = g.run_key AND c.status = 'running' AND c.lease_expires_at > clock_timestamp())
   FROM {campaigns} g

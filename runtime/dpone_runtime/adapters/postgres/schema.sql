@@ -36,6 +36,7 @@ CREATE TABLE IF NOT EXISTS {campaigns} (
   target_database text NOT NULL,
   target_relation text NOT NULL,
   target_name text NOT NULL,
+  loaded_columns text[] NOT NULL,
   reason text,
   requested_by text,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),

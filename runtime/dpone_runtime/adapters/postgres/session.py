@@ -104,6 +104,9 @@ class PostgresSession:
         self._connection = connect(connection, "ledger")
 
     def batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        if self._connection.closed and statements[0].name == "begin":
+            # Only what begins a transaction of its own: the rest of one that broke must not run outside of it.
+            self._connection = connect(self._resolved, "ledger", again=True)
         try:
             cursors = run_batch(self._connection, statements)
         except errors.LockNotAvailable as error:

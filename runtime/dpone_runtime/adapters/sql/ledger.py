@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
 
+from dpone_contract.chunk_options import MAX_CHUNKS_LIMIT
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignBusyError, ChunkBusyError
 from dpone_runtime.adapters.sql.other_campaigns import add_committed, campaigns_on_target
@@ -251,8 +252,11 @@ class SqlLedger:
         rows = self._read("committed_chunks", run_key=run_key, round=round_number, first=first, last=last)
         return frozenset(row[0] for row in rows)
 
-    def chunk_statuses(self, run_key: RunKey) -> Mapping[int, ChunkStatus]:
-        return {row[0]: ChunkStatus(row[1]) for row in self._read("list_statuses", run_key=run_key)}
+    def chunk_statuses(
+        self, run_key: RunKey, first: int = 1, last: int = MAX_CHUNKS_LIMIT
+    ) -> Mapping[int, ChunkStatus]:
+        rows = self._read("list_statuses", run_key=run_key, first=first, last=last)
+        return {row[0]: ChunkStatus(row[1]) for row in rows}
 
     def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
         return tuple(

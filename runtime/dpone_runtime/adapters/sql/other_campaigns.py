@@ -26,7 +26,7 @@ def campaigns_on_target(
     ]
     found = session.batch(statements) if statements else []
     return tuple(
-        OtherCampaign(campaign_from_row(row), row[27], schema, foreign=schema != own)
+        OtherCampaign(campaign_from_row(row), row[28], schema, foreign=schema != own)
         for schema, rows in zip(schemas, found, strict=True)
         for row in rows
     )

@@ -34,6 +34,7 @@ def campaign_from_row(row: Row) -> Campaign:
         requested_by=row[24],
         created_at=row[25],
         updated_at=row[26],
+        columns=tuple(row[27]),
     )
 
 
@@ -64,6 +65,7 @@ def values_of_campaign(campaign: Campaign, event: Event) -> dict[str, object]:
         "target_database": target.database,
         "target_relation": target.relation,
         "target_name": target.name,
+        "loaded_columns": list(campaign.columns),
         "reason": campaign.reason,
         "requested_by": campaign.requested_by,
         "event_kind": event.kind.value,
