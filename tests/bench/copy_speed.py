@@ -97,7 +97,7 @@ def _peer(found: Databases, shape: TableShape) -> tuple[float, float]:
 
 
 def _copy(found: Databases, process: Process) -> tuple[float, float]:
-    """Read, guard, load and commit every chunk; sessions and claims stand before."""
+    """Read, warden, load and commit every chunk; sessions and claims stand before."""
     campaign = OpenCampaign(process)
     requests = [campaign.claim(index) for index in range(1, campaign.chunks_total + 1)]
     begun, cpu = time.perf_counter(), time.process_time()
@@ -161,7 +161,7 @@ def _look(pid: int, peaks: dict[str, float]) -> None:
 
 def _part(child: str) -> str:
     command = Path(f"/proc/{child}/cmdline").read_bytes()
-    return "guard" if b"guard.py" in command else "lane"
+    return "warden" if b"warden.py" in command else "lane"
 
 
 def _cpu_of_children() -> float:

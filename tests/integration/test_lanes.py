@@ -434,19 +434,19 @@ def test_lanes_and_all_that_they_started_die_with_their_parent(tmp_path, frozen,
     assert (act == "bear a child") == bool(told(tmp_path, "child"))
 
 
-def test_a_pool_that_is_closed_leaves_no_guard(make_pool):
+def test_a_pool_that_is_closed_leaves_no_warden(make_pool):
     pool = make_pool()
     opened(pool)
-    guard = pool._guard._process
+    warden = pool._warden._process
     pool.close(GRACE)
-    assert 0 == guard.returncode
+    assert 0 == warden.returncode
 
 
-def test_a_pool_whose_guard_is_killed_goes_on(make_pool):
+def test_a_pool_whose_warden_is_killed_goes_on(make_pool):
     pool = make_pool({2: "die"})
     (lane,) = opened(pool)
-    pool._guard._process.kill()
-    pool._guard._process.wait()
+    pool._warden._process.kill()
+    pool._warden._process.wait()
     pool.send(lane, request(2))
     events_until(pool, KIND.GONE)
     (lane,) = opened(pool)

@@ -87,7 +87,7 @@ def test_no_more_lanes_than_chunks_are_started(history: History) -> None:
         "run", history.manifest(manifest_text(2, lanes=64)), faults=[*faults, (BEFORE_LOAD, 1, HOLD)]
     )
     run.wait_for("committed", 2)
-    # The command, its guard, and a lane a chunk.
+    # The command, its warden, and a lane a chunk.
     assert 4 == len(run.processes())
     run.release()
     assert 0 == run.finish().exit_code
