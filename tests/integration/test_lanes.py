@@ -167,6 +167,10 @@ def test_a_lane_that_is_closed_in_peace_ends_its_sessions(make_pool, tmp_path):
 # Opening.
 
 
+def test_a_lane_is_contained_and_tells_of_crashes_before_it_opens_anything(make_pool):
+    opened(make_pool(opener="open_contained"))
+
+
 def test_a_lane_that_cannot_open_says_why(make_pool):
     pool = make_pool(opener="open_broken")
     pool.start()

@@ -90,7 +90,7 @@ class ProcessLanePool:
     def send(self, lane: LaneId, request: LoadRequest) -> None:
         found = self._lanes[lane]
         found.chunk_index = request.chunk.index
-        found.pipe.send(encode_frame(load_frame(request)))
+        found.pipe.send(encode_frame_or_refuse(load_frame(request)))
 
     def poll(self, timeout: timedelta) -> tuple[LaneEvent, ...]:
         waited: list[int] = []
@@ -207,15 +207,15 @@ class ProcessLanePool:
 
 
 def encode_frame_or_refuse(frame: Frame) -> bytes:
-    """Serialise the bootstrap before anything is claimed.
+    """Serialise what a lane is to be told.
 
-    Errors: InternalError for what is not plain data.
+    Errors: InternalError for what is not plain data, or too much of it.
     """
     try:
         return encode_frame(frame)
     except FrameError as error:
         raise InternalError(
-            f"the lanes' bootstrap is not plain data: {error}", next_step="report it with the log"
+            f"what a lane is to be told is not plain data: {error}", next_step="report it with the log"
         ) from error
 
 
