@@ -239,8 +239,8 @@ def test_lanes_that_end_together_are_one_observation_and_are_buried_within_one_d
     wait_until(lambda: bool(select.select([pool._lanes[lanes[3]].pipe], [], [], 0)[0]), PATIENCE_SECONDS)
     began = time.monotonic()
     events = pool.poll(MOMENT)
-    # Their children ignore SIGTERM: three seconds of grace for all of them, and not for each.
-    assert time.monotonic() - began < 5
+    # Their children ignore SIGTERM: three seconds of grace for all of them, and not nine.
+    assert time.monotonic() - began < 8
     # What a peer said comes first, and nothing of it can be answered before the ends are known.
     assert [(lanes[3], KIND.COMMITTED), *((lane, KIND.GONE) for lane in lanes[:3])] == [
         (event.lane, event.kind) for event in events
@@ -302,7 +302,7 @@ def test_half_a_frame_keeps_nobody_waiting(make_pool, announced):
     began = time.monotonic()
     pool.send(second, request(2))
     events = events_until(pool, KIND.GONE)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert {(second, KIND.COMMITTED), (first, KIND.GONE)} <= {(event.lane, event.kind) for event in events}
 
 
@@ -315,7 +315,7 @@ def test_a_lane_that_talks_without_end_does_not_keep_its_peers_waiting(make_pool
     assert second == events_until(pool, KIND.COMMITTED)[-1].lane
     began = time.monotonic()
     pool.poll(timedelta(0))
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 def test_a_lane_that_does_not_read_keeps_nobody_waiting(make_pool):

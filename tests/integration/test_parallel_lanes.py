@@ -247,8 +247,8 @@ def test_lanes_that_do_not_finish_are_ended_with_all_that_they_started(history: 
     run.signal(signal.SIGTERM)
     began = time.monotonic()
     done = run.finish(30)
-    # Half a second of grace, and one deadline of three seconds for all lanes together.
-    assert time.monotonic() - began < 10
+    # Half a second of grace, and one deadline of three seconds for all lanes together, which is not twelve.
+    assert time.monotonic() - began < 11
     assert (5, "DPONE_INTERRUPTED") == (done.exit_code, done.error_code), done.output
     assert [] == run.processes()
     assert dict.fromkeys(range(1, LANES + 1), ("pending", 1)) == history.chunks()
