@@ -106,9 +106,9 @@ def execute(
     progress = Progress(planned.plan, elapsed, quiet=order.quiet, terminal=sys.stderr.isatty())
     progress.warn(plan_line(process, planned, context.item))
     prepared = prepare_run(process, planned, resolve_connections(process.manifest, environ))
-    tools = _tools(prepared, progress, order, interruption)
     selection = _selection(process, planned, context, order)
     try:
+        tools = _tools(prepared, progress, order, interruption)
         with interruption.cooperative():
             run = run_campaign(tools, planned.plan, prepared.wanted, selection)
             evidence = Evidence()
@@ -137,9 +137,11 @@ def _tools(
     def opened(found: OpenedCampaign) -> None:
         progress.say(_opening_line(found))
 
+    # Made before the campaign is opened, so that what cannot cross to a lane is refused before anything is taken.
+    lanes = prepared.lanes(order.lane_opener)
     return RunTools(
         ledger=prepared.ledger,
-        lanes=lambda: prepared.lanes(order.lane_opener),
+        lanes=lambda: lanes,
         observer=progress,
         clock=elapsed,
         stop_requested=interruption.requested,

@@ -97,7 +97,7 @@ def _peer(found: Databases, shape: TableShape) -> tuple[float, float]:
 
 
 def _copy(found: Databases, process: Process) -> tuple[float, float]:
-    """Read, guard, load and commit every chunk; sessions and claims stand before."""
+    """Read, warden, load and commit every chunk; sessions and claims stand before."""
     campaign = OpenCampaign(process)
     requests = [campaign.claim(index) for index in range(1, campaign.chunks_total + 1)]
     begun, cpu = time.perf_counter(), time.process_time()
@@ -143,20 +143,25 @@ def _memory(found: Databases, process: Process) -> list[Figure]:
             time.sleep(0.02)
     what = f"memory at its peak, {MIXED.rows:,} rows"
     return [
-        Figure(f"{what}: {part}", peak, "MB", BUDGET_MEGABYTES if part == "both" else None)
-        for part, peak in {**peaks, "both": sum(peaks.values())}.items()
+        Figure(f"{what}: {part}", peak, "MB", BUDGET_MEGABYTES if part == "together" else None)
+        for part, peak in {**peaks, "together": sum(peaks.values())}.items()
     ]
 
 
 def _look(pid: int, peaks: dict[str, float]) -> None:
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-        for part, process in (("coordinator", str(pid)), *(("lane", child) for child in children)):
+        for part, process in (("coordinator", str(pid)), *((_part(child), child) for child in children)):
             lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
             peak = next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM")), 0.0)
             peaks[part] = max(peaks.get(part, 0.0), peak)
     except OSError:
         return
+
+
+def _part(child: str) -> str:
+    command = Path(f"/proc/{child}/cmdline").read_bytes()
+    return "warden" if b"warden.py" in command else "lane"
 
 
 def _cpu_of_children() -> float:

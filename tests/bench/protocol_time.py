@@ -14,6 +14,7 @@ from tests.bench.figures import RATIO, Figure, percentile
 CHUNKS = 1_000
 BUDGET_MILLISECONDS = 5.0
 PART = 100
+LANES = (1, 2, 4)
 
 
 def measure(rounds: int) -> list[Figure]:
@@ -21,10 +22,12 @@ def measure(rounds: int) -> list[Figure]:
     with databases() as found:
         found.fill(0)
         found.index()
-        campaigns, runs = [], []
+        campaigns: list[list[_Chunk]] = []
+        runs: dict[int, list[float]] = {lanes: [] for lanes in LANES}
         for _ in range(rounds):
             campaigns.append(_campaign(found))
-            runs.append(_run(found))
+            for lanes in LANES:
+                runs[lanes].append(_run(found, lanes))
     walls = [[chunk.claim + chunk.load for chunk in campaign] for campaign in campaigns]
     chunks = [chunk for campaign in campaigns for chunk in campaign]
     every = [chunk.claim + chunk.load for chunk in chunks]
@@ -40,7 +43,16 @@ def measure(rounds: int) -> list[Figure]:
             "peer: two commits of one row between the chunks", median(chunk.peer for chunk in chunks), "ms"
         ),
         Figure(f"first {PART} chunks / last {PART}", median(growth), RATIO, 0.8),
-        Figure("dpone run, time a chunk", median(runs), "ms", None, "start of the processes included"),
+        *(
+            Figure(
+                f"dpone run, {lanes} lanes, time a chunk",
+                median(taken),
+                "ms",
+                None,
+                "start of the processes included",
+            )
+            for lanes, taken in runs.items()
+        ),
     ]
 
 
@@ -75,8 +87,8 @@ def _campaign(found: Databases) -> list[_Chunk]:
     return chunks
 
 
-def _run(found: Databases) -> float:
+def _run(found: Databases, lanes: int) -> float:
     found.empty()
     begun = time.perf_counter()
-    run_dpone(found, *run_arguments(make_history(days=CHUNKS)))
+    run_dpone(found, *run_arguments(make_history(days=CHUNKS, parallel_workers=lanes)))
     return (time.perf_counter() - begun) * 1000 / CHUNKS

@@ -167,6 +167,10 @@ def test_a_lane_that_is_closed_in_peace_ends_its_sessions(make_pool, tmp_path):
 # Opening.
 
 
+def test_a_lane_is_contained_and_tells_of_crashes_before_it_opens_anything(make_pool):
+    opened(make_pool(opener="open_contained"))
+
+
 def test_a_lane_that_cannot_open_says_why(make_pool):
     pool = make_pool(opener="open_broken")
     pool.start()
@@ -235,8 +239,8 @@ def test_lanes_that_end_together_are_one_observation_and_are_buried_within_one_d
     wait_until(lambda: bool(select.select([pool._lanes[lanes[3]].pipe], [], [], 0)[0]), PATIENCE_SECONDS)
     began = time.monotonic()
     events = pool.poll(MOMENT)
-    # Their children ignore SIGTERM: three seconds of grace for all of them, and not for each.
-    assert time.monotonic() - began < 5
+    # Their children ignore SIGTERM: three seconds of grace for all of them, and not nine.
+    assert time.monotonic() - began < 8
     # What a peer said comes first, and nothing of it can be answered before the ends are known.
     assert [(lanes[3], KIND.COMMITTED), *((lane, KIND.GONE) for lane in lanes[:3])] == [
         (event.lane, event.kind) for event in events
@@ -298,7 +302,7 @@ def test_half_a_frame_keeps_nobody_waiting(make_pool, announced):
     began = time.monotonic()
     pool.send(second, request(2))
     events = events_until(pool, KIND.GONE)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert {(second, KIND.COMMITTED), (first, KIND.GONE)} <= {(event.lane, event.kind) for event in events}
 
 
@@ -311,7 +315,7 @@ def test_a_lane_that_talks_without_end_does_not_keep_its_peers_waiting(make_pool
     assert second == events_until(pool, KIND.COMMITTED)[-1].lane
     began = time.monotonic()
     pool.poll(timedelta(0))
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 10
 
 
 def test_a_lane_that_does_not_read_keeps_nobody_waiting(make_pool):
@@ -434,19 +438,19 @@ def test_lanes_and_all_that_they_started_die_with_their_parent(tmp_path, frozen,
     assert (act == "bear a child") == bool(told(tmp_path, "child"))
 
 
-def test_a_pool_that_is_closed_leaves_no_guard(make_pool):
+def test_a_pool_that_is_closed_leaves_no_warden(make_pool):
     pool = make_pool()
     opened(pool)
-    guard = pool._guard._process
+    warden = pool._warden._process
     pool.close(GRACE)
-    assert 0 == guard.returncode
+    assert 0 == warden.returncode
 
 
-def test_a_pool_whose_guard_is_killed_goes_on(make_pool):
+def test_a_pool_whose_warden_is_killed_goes_on(make_pool):
     pool = make_pool({2: "die"})
     (lane,) = opened(pool)
-    pool._guard._process.kill()
-    pool._guard._process.wait()
+    pool._warden._process.kill()
+    pool._warden._process.wait()
     pool.send(lane, request(2))
     events_until(pool, KIND.GONE)
     (lane,) = opened(pool)

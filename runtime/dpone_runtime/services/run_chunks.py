@@ -156,10 +156,15 @@ class Coordinator:
         more = claimed and self._idle and not self._blocked
         return _AT_ONCE if more or self._overdue() is not None else TICK
 
-    def _listen(self, patience: timedelta) -> None:
-        """Take all that lanes say and all that have ended as one observation; nothing is claimed before it is through."""
-        for event in self._lanes.poll(patience):
+    def _listen(self, patience: timedelta) -> bool:
+        """Take all that lanes say and all that have ended as one observation; nothing is claimed before it is through.
+
+        Gives whether any of it may have made the coordinator wait for the ledger.
+        """
+        events = self._lanes.poll(patience)
+        for event in events:
             self._handle(event)
+        return any(event.kind is not LaneEventKind.PROGRESS for event in events)
 
     # Stopping.
 
@@ -222,7 +227,9 @@ class Coordinator:
         self._queue.claimed()
         lane = self._idle.popleft()
         self._active[lane] = active = _Active(record, request, self._clock())
-        self._listen(_AT_ONCE)
+        while self._listen(_AT_ONCE):
+            # Each lane answers once at the most; then nothing lies between the last look and the write.
+            continue
         if lane not in self._active:
             return
         if self._blocked or self._ends.unsettled:

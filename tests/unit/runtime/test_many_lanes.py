@@ -101,6 +101,25 @@ def test_a_claim_is_given_back_when_a_peer_fails_before_it_is_sent():
     assert (1, 2) == (len(run.report.failures), run.report.left)
 
 
+def test_what_happens_while_a_peer_is_heard_is_heard_too_before_a_claim_is_sent():
+    stage = Stage(chunks=4)
+    lanes = stage.lanes({1: [Attempt(Act.BUSY, takes=seconds(5))], 2: [Attempt(takes=seconds(1))]})
+    gone = LaneEvent(LaneId(2), LaneEventKind.GONE, message="killed by signal 9")
+    # The peer is heard in the moment in which chunk 3 is claimed, and while its row is written the lane ends.
+    after_claim(stage, 3, lambda: stage.clock.advance(seconds(4)))
+    release = stage.ledger.end_holders
+
+    def end_slowly(run_key, index):
+        lanes.say(stage.clock.elapsed(), gone)
+        stage.ledger.end_holders = release
+        return release(run_key, index)
+
+    stage.ledger.end_holders = end_slowly
+    run = stage.run(lanes, lane_count=2)
+    assert (4, []) == (run.report.committed, run.report.failures)
+    assert [EventKind.CLAIMED, EventKind.RELEASED, EventKind.CLAIMED, EventKind.COMMITTED] == kinds(stage, 3)
+
+
 def test_a_claim_is_given_back_whatever_breaks_before_it_is_sent():
     stage = Stage(chunks=2)
     lanes = stage.lanes()

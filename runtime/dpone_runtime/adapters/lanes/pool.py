@@ -17,8 +17,8 @@ from typing import cast
 from dpone_contract.errors import InternalError
 from dpone_runtime.adapters.lanes.containment import end_groups
 from dpone_runtime.adapters.lanes.frames import Frame, FrameError, encode_frame, load_frame
-from dpone_runtime.adapters.lanes.guard import LaneGuard
 from dpone_runtime.adapters.lanes.pipe import LanePipe
+from dpone_runtime.adapters.lanes.warden import LaneWarden
 from dpone_runtime.ports.connectors import LoadRequest
 from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId
 
@@ -60,10 +60,10 @@ class ProcessLanePool:
         self._silence = silence
         self._lanes: dict[LaneId, _Lane] = {}
         self._count = 0
-        self._guard: LaneGuard | None = None
+        self._warden: LaneWarden | None = None
 
     def start(self) -> LaneId:
-        self._guard = self._guard or LaneGuard()
+        self._warden = self._warden or LaneWarden()
         ours, theirs = socket.socketpair()
         with theirs:
             # A fresh interpreter, as multiprocessing's spawn gives, without its tracker process and its second import
@@ -81,7 +81,7 @@ class ProcessLanePool:
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(),
             )
-        self._guard.watch(process.pid)
+        self._warden.watch(process.pid)
         self._count += 1
         lane = LaneId(self._count)
         self._lanes[lane] = _Lane(process, LanePipe(ours), time.monotonic(), _pidfd(process.pid))
@@ -90,7 +90,7 @@ class ProcessLanePool:
     def send(self, lane: LaneId, request: LoadRequest) -> None:
         found = self._lanes[lane]
         found.chunk_index = request.chunk.index
-        found.pipe.send(encode_frame(load_frame(request)))
+        found.pipe.send(encode_frame_or_refuse(load_frame(request)))
 
     def poll(self, timeout: timedelta) -> tuple[LaneEvent, ...]:
         waited: list[int] = []
@@ -176,9 +176,9 @@ class ProcessLanePool:
                 # It may not lead a group yet, and has started nothing.
                 lane.process.kill()
         end_groups([lane.process.pid for _, lane in known], grace)
-        if self._guard is not None:
+        if self._warden is not None:
             for _, lane in known:
-                self._guard.forget(lane.process.pid)
+                self._warden.forget(lane.process.pid)
         self._wait_for_exits([lane for _, lane in known], _END_GRACE)
         for lane_id, lane in known:
             lane.pipe.close()
@@ -192,9 +192,9 @@ class ProcessLanePool:
             lane.pipe.send(stop)
         self._wait_for_exits(list(self._lanes.values()), grace)
         self.end(tuple(self._lanes), grace)
-        if self._guard is not None:
-            self._guard.close()
-            self._guard = None
+        if self._warden is not None:
+            self._warden.close()
+            self._warden = None
 
     @staticmethod
     def _wait_for_exits(lanes: Sequence[_Lane], within: timedelta) -> None:
@@ -207,15 +207,15 @@ class ProcessLanePool:
 
 
 def encode_frame_or_refuse(frame: Frame) -> bytes:
-    """Serialise the bootstrap before anything is claimed.
+    """Serialise what a lane is to be told.
 
-    Errors: InternalError for what is not plain data.
+    Errors: InternalError for what is not plain data, or too much of it.
     """
     try:
         return encode_frame(frame)
     except FrameError as error:
         raise InternalError(
-            f"the lanes' bootstrap is not plain data: {error}", next_step="report it with the log"
+            f"what a lane is to be told is not plain data: {error}", next_step="report it with the log"
         ) from error
 
 

@@ -1,6 +1,6 @@
 """A process that outlives the coordinator just long enough to end its lanes' groups; run as a script, it is that process.
 
-A lane dies with its coordinator by the kernel's hand; whatever the lane has started does not. The guard learns of the
+A lane dies with its coordinator by the kernel's hand; whatever the lane has started does not. The warden learns of the
 coordinator's end, SIGKILL included, by the end of its pipe.
 """
 
@@ -16,7 +16,7 @@ from datetime import timedelta
 _END_WAIT = timedelta(seconds=3)
 
 
-class LaneGuard:
+class LaneWarden:
     """The coordinator's end: tells which process groups are lanes."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class LaneGuard:
         self._tell(f"-{process_group}\n")
 
     def _tell(self, text: str) -> None:
-        # Without its guard a run goes on: it misses only what a killed coordinator cannot do itself.
+        # Without its warden a run goes on: it misses only what a killed coordinator cannot do itself.
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.write(text.encode())
