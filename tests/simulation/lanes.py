@@ -1,0 +1,230 @@
+"""`LanePool` of simulated lanes: each goes through the statements of `PostgresSink.load`, one batch at a time, and may be stopped between."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from datetime import date, timedelta
+
+from dpone_contract.errors import ErrorCode
+from dpone_contract.manifest import InnerMode
+from dpone_runtime.adapters.postgres.completion import RowCompletion
+from dpone_runtime.adapters.postgres.session import PROTOCOL_IDLE_MS
+from dpone_runtime.adapters.sql.queries import Statement
+from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
+from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId
+from tests.simulation.database import Session
+from tests.simulation.processes import Process
+from tests.simulation.session import QUERIES, settings
+from tests.simulation.statements import SCHEMA
+from tests.simulation.tables import Answer, ConnectionLostError, LockNotAvailableError, NotNullViolationError
+
+COMPLETION = RowCompletion(SCHEMA)
+LOCK_WAIT = timedelta(seconds=5)
+SILENCE = 90.0
+SLOW_TICK = timedelta(seconds=5)
+"""A coordinator may come back from its wait later than it asked to; so a wait of minutes takes a few steps only."""
+
+Condition = Callable[[], bool]
+Steps = Generator[Condition | None, None, None]
+
+
+class Lane:
+    """One lane's process. `poisoned` makes the source fail in the middle of the next chunk."""
+
+    def __init__(self, pool: SimulatedLanes, number: LaneId) -> None:
+        self.name = f"{pool.parent.name}/lane {number}"
+        self.number = number
+        self.requests: deque[LoadRequest] = deque()
+        self.frozen_at: float | None = None
+        self.dead = False
+        self.poisoned = False
+        self._pool = pool
+        self._session: Session | None = None
+        self._condition: Condition | None = None
+        self._steps = self._serve()
+
+    # The scheduler's side.
+
+    def ready(self) -> bool:
+        """Whether a step would do something."""
+        if self.dead or self.frozen_at is not None:
+            return False
+        return self._condition is None or self._condition()
+
+    def step(self) -> None:
+        """Go on to the next place where the lane waits."""
+        try:
+            self._condition = next(self._steps)
+        except StopIteration:
+            self.kill()
+
+    def timer(self) -> float:
+        """A lane waits for its server and its parent alone."""
+        return float("inf")
+
+    def kill(self, *, host_vanished: bool = False) -> None:
+        """End the process; its session loses its client."""
+        if not self.dead:
+            self.dead = True
+            self._steps.close()
+            if self._session is not None:
+                self._session.hang_up(host_vanished=host_vanished)
+
+    # The lane's own side.
+
+    def _serve(self) -> Steps:
+        yield None
+        self._connect()
+        self._tell(LaneEvent(self.number, LaneEventKind.OPENED))
+        while True:
+            yield lambda: bool(self.requests) or self._pool.parent.dead
+            if not self.requests:
+                return
+            request = self.requests.popleft()
+            event = yield from self._load(request)
+            if self._pool.parent.dead:
+                return
+            self._tell(event)
+
+    def _tell(self, event: LaneEvent) -> None:
+        self._pool.events.append(event)
+
+    def _connect(self) -> Session:
+        database, parent = self._pool.parent.database, self._pool.parent
+        self._session = database.connect(f"{self.name}/sink", parent.wall_clock_skew)
+        return self._session
+
+    def _ask(self, *statements: Statement) -> Generator[Condition | None, None, Answer]:
+        session = self._session
+        assert session is not None
+        session.send(statements)
+        yield lambda: session.answer is not None
+        return session.take_answer()
+
+    def _load(self, request: LoadRequest) -> Generator[Condition | None, None, LaneEvent]:
+        """The first row of the source is awaited, then one transaction is gone through."""
+        if self._session is None or self._session.dead or self._session.lost_at is not None:
+            self._connect()
+        yield None
+        begun = yield from self._ask(
+            QUERIES.statement("begin"),
+            settings(LOCK_WAIT, PROTOCOL_IDLE_MS),
+            COMPLETION.lock(request),
+            settings(timedelta(0)),
+            *COMPLETION.guard(request),
+        )
+        if isinstance(begun.error, LockNotAvailableError):
+            return self._event(request, LaneEventKind.BUSY)
+        if begun.error is not None:
+            return self._failed(request, begun)
+        if not begun.rows[-1]:
+            yield from self._ask(QUERIES.statement("rollback"))
+            return self._event(request, LaneEventKind.LEASE_LOST)
+        for statement in self._pool.slice_change(request):
+            answer = yield from self._ask(statement)
+            if answer.error is not None:
+                return self._failed(request, answer)
+            if self.poisoned:
+                self.poisoned = False
+                yield from self._ask(QUERIES.statement("rollback"))
+                return self._event(request, LaneEventKind.FAILED, code=ErrorCode.BACKFILL_CHUNK_FAILED.value)
+        return (yield from self._commit(request))
+
+    def _commit(self, request: LoadRequest) -> Generator[Condition | None, None, LaneEvent]:
+        done = yield from self._ask(
+            settings(LOCK_WAIT),
+            *COMPLETION.complete(request, LoadReceipt(2, 2, 2)),
+            QUERIES.statement("commit"),
+        )
+        if isinstance(done.error, NotNullViolationError):
+            return self._event(request, LaneEventKind.LEASE_LOST)
+        if isinstance(done.error, ConnectionLostError):
+            return self._event(request, LaneEventKind.COMMIT_UNKNOWN)
+        if done.error is not None:
+            return self._failed(request, done)
+        return self._event(request, LaneEventKind.COMMITTED)
+
+    def _failed(self, request: LoadRequest, answer: Answer) -> LaneEvent:
+        assert answer.error is not None
+        return self._event(request, LaneEventKind.FAILED, code=ErrorCode.DATABASE_FAILED.value)
+
+    def _event(self, request: LoadRequest, kind: LaneEventKind, code: str | None = None) -> LaneEvent:
+        rows = 2 if kind is LaneEventKind.COMMITTED else 0
+        return LaneEvent(
+            self.number, kind, request.chunk.index, rows, rows, rows, code=code, message=kind.value
+        )
+
+
+class SimulatedLanes:
+    """The lanes of one coordinator. `started` is told of each."""
+
+    def __init__(self, parent: Process, mode: InnerMode, started: Callable[[Lane], None]) -> None:
+        self.parent = parent
+        self.events: deque[LaneEvent] = deque()
+        self._mode = mode
+        self._started = started
+        self._lanes: dict[LaneId, Lane] = {}
+        self._count = 0
+
+    def slice_change(self, request: LoadRequest) -> tuple[Statement, ...]:
+        """Give what changes the slice: DELETE where the mode replaces, COPY in two halves."""
+        values = {
+            "run_key": request.run_key,
+            "chunk_index": request.chunk.index,
+            "round": request.round,
+            "revision": request.revision,
+            "owner": request.owner,
+            "lower": date.fromisoformat(request.chunk.lower).toordinal(),
+            "upper": date.fromisoformat(request.chunk.upper).toordinal(),
+        }
+        names = ("copy_first", "copy_last")
+        if self._mode is not InnerMode.INCREMENTAL_APPEND:
+            names = ("delete", *names)
+        return tuple(Statement(name, name, values) for name in names)
+
+    # The port.
+
+    def start(self) -> LaneId:
+        self.parent.require_alive()
+        self._count += 1
+        lane = Lane(self, LaneId(self._count))
+        self._lanes[lane.number] = lane
+        self._started(lane)
+        return lane.number
+
+    def send(self, lane: LaneId, request: LoadRequest) -> None:
+        self.parent.require_alive()
+        self._lanes[lane].requests.append(request)
+
+    def poll(self, timeout: timedelta) -> tuple[LaneEvent, ...]:
+        slow = SLOW_TICK if timeout >= timedelta(milliseconds=500) else timeout
+        self.parent.wait(lambda: bool(self.events) or self._gone(), slow)
+        events = list(self.events)
+        self.events.clear()
+        for lane in self._gone():
+            lane.kill()
+            del self._lanes[lane.number]
+            events.append(LaneEvent(lane.number, LaneEventKind.GONE, message="killed by signal 9"))
+        return tuple(events)
+
+    def _gone(self) -> list[Lane]:
+        now = self.parent.database.elapsed
+        return [
+            lane
+            for lane in self._lanes.values()
+            if lane.dead or (lane.frozen_at is not None and now - lane.frozen_at > SILENCE)
+        ]
+
+    def end(self, lanes: tuple[LaneId, ...], grace: timedelta) -> None:
+        self.parent.require_alive()
+        for number in lanes:
+            lane = self._lanes.pop(number, None)
+            if lane is not None:
+                lane.kill()
+
+    def close(self, grace: timedelta) -> None:
+        self.parent.require_alive()
+        for lane in self._lanes.values():
+            lane.kill()
+        self._lanes.clear()

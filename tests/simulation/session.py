@@ -1,0 +1,118 @@
+"""`SqlSession` over the simulated database: `SqlLedger` runs on it unchanged, with the query texts of PostgreSQL's `ledger.sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+from dpone_contract.errors import CampaignBusyError, DatabaseFailedError
+from dpone_runtime.adapters.postgres.session import (
+    PROTOCOL_IDLE_MS,
+    lock_key,
+    postgres_queries,
+    settings_statement,
+)
+from dpone_runtime.adapters.sql.queries import Queries, Statement
+from dpone_runtime.adapters.sql.rows import Row
+from dpone_runtime.adapters.sql.session import LockTimeoutError
+from dpone_runtime.domain.capabilities import StateCapabilities
+from tests.simulation.database import Session
+from tests.simulation.statements import SCHEMA
+from tests.simulation.tables import ConnectionLostError, LockNotAvailableError
+
+QUERIES = postgres_queries(SCHEMA)
+_LOST = "the connection broke while writing the ledger"
+
+Wait = Callable[[Callable[[], bool]], None]
+Connect = Callable[[str], Session]
+
+
+class SimulatedSession:
+    """One coordinator's session. `wait` gives way until a condition holds; `connect` opens a session for a purpose."""
+
+    def __init__(self, connect: Connect, wait: Wait) -> None:
+        self.queries = QUERIES
+        self._connect = connect
+        self._wait = wait
+        self._server = connect("ledger")
+
+    def batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
+        return _ask(self._server, statements, self._wait)
+
+    def begin_statements(self, lock_wait: timedelta) -> tuple[Statement, ...]:
+        return (QUERIES.statement("begin"), settings(lock_wait, PROTOCOL_IDLE_MS))
+
+    def lock_value(self, purpose: str, *scope: object) -> object:
+        return lock_key(purpose, *scope)
+
+    def queries_for_schema(self, schema: str) -> Queries:
+        assert schema == SCHEMA, "the simulated database has one ledger"
+        return QUERIES
+
+    def create_ledger(self) -> None:
+        """It is there."""
+
+    def ledger_exists(self) -> bool:
+        return True
+
+    @contextmanager
+    def fence(self, lock: object, held_by: str) -> Iterator[SimulatedFence]:
+        server = self._connect("fence")
+        try:
+            taken = _ask(server, (QUERIES.statement("fence_take", lock=lock),), self._wait)
+            if not taken[0][0][0]:
+                raise CampaignBusyError("held by another run", where=held_by, run_key=held_by)
+            yield SimulatedFence(server, QUERIES.statement("fence_held", lock=lock), self._wait)
+        finally:
+            server.hang_up()
+
+    def capabilities(self) -> StateCapabilities:
+        return StateCapabilities(
+            backend="audit_schema",
+            dialect="simulated",
+            durable_read=True,
+            durable_write=True,
+            lock_scope="simulated_advisory_campaign",
+            distributed_lock=True,
+            distributed_chunk_lease=True,
+            compare_and_set_completion=True,
+            continuous_campaign_session_fence=True,
+        )
+
+    def close(self) -> None:
+        self._server.hang_up()
+
+
+class SimulatedFence:
+    """The session lock of an internal run."""
+
+    def __init__(self, server: Session, held: Statement, wait: Wait) -> None:
+        self._server, self._held, self._wait = server, held, wait
+
+    def held(self) -> bool:
+        try:
+            return bool(_ask(self._server, (self._held,), self._wait)[0][0][0])
+        except DatabaseFailedError:
+            return False
+
+
+def settings(lock_wait: timedelta, idle_ms: int | None = None) -> Statement:
+    """Set how long a transaction waits for a lock, 0 for ever, and how long it may be idle."""
+    values = {"lock_timeout": str(int(lock_wait.total_seconds() * 1000))}
+    if idle_ms is not None:
+        values["idle_in_transaction_session_timeout"] = str(idle_ms)
+    return settings_statement(values)
+
+
+def _ask(server: Session, statements: Sequence[Statement], wait: Wait) -> list[list[Row]]:
+    server.send(statements)
+    wait(lambda: server.answer is not None)
+    answer = server.take_answer()
+    if isinstance(answer.error, LockNotAvailableError):
+        raise LockTimeoutError from answer.error
+    if isinstance(answer.error, ConnectionLostError):
+        raise DatabaseFailedError(_LOST, next_step="run it again")
+    if answer.error is not None:
+        raise DatabaseFailedError("a statement was refused", next_step="run it again") from answer.error
+    return [list(rows) for rows in answer.rows]

@@ -1,0 +1,187 @@
+"""The simulated database means what PostgreSQL means: the same suite of the port, the same names, the same conditions."""
+
+import re
+import threading
+
+import pytest
+
+from dpone_contract.errors import ChunkLeaseLostError
+from dpone_runtime.adapters.postgres.completion import RowCompletion
+from dpone_runtime.adapters.sql.ledger import SqlLedger
+from dpone_runtime.adapters.sql.queries import load_blocks
+from dpone_runtime.domain.event import Event, EventKind
+from dpone_runtime.ports.connectors import LoadReceipt
+from tests.conformance.ledger_suite import Hold, LedgerBackend, LedgerConformance
+from tests.conformance.rounds_suite import RoundsConformance
+from tests.simulation.conditions import CONDITIONS
+from tests.simulation.database import Database
+from tests.simulation.rows import CAMPAIGN_COLUMNS, CHUNK_COLUMNS, EVENT_COLUMNS
+from tests.simulation.session import QUERIES, SimulatedSession
+from tests.simulation.statements import SCHEMA, Statements
+from tests.simulation.tables import NotNullViolationError, Tables
+
+OF_THE_SLICE = {"delete", "copy_first", "copy_last"}
+COMPLETION = RowCompletion(SCHEMA)
+PATIENCE_SECONDS = 30
+LOOK_SECONDS = 0.01
+
+
+# The suite.
+
+
+class Driver:
+    """Steps every session that can go on, for one thread at a time, until a condition holds."""
+
+    def __init__(self, database):
+        self._database = database
+        self._turn = threading.Condition()
+
+    def run_until(self, condition):
+        with self._turn:
+            for _ in range(int(PATIENCE_SECONDS / LOOK_SECONDS)):
+                self.run()
+                if condition():
+                    return
+                # Another thread has to go on first: it holds what this one waits for.
+                self._turn.wait(LOOK_SECONDS)
+        raise AssertionError("a batch is not answered")
+
+    def run(self):
+        with self._turn:
+            while ready := [session for session in self._database.sessions if session.ready()]:
+                for session in ready:
+                    session.step()
+            self._turn.notify_all()
+
+
+class SimulatedHold(Hold):
+    def __init__(self, session, driver):
+        self._session, self._driver = session, driver
+
+    def ended(self):
+        self._driver.run()
+        return self._session.dead
+
+
+class SimulatedBackend(LedgerBackend):
+    def __init__(self):
+        self._database = Database(Statements().execute)
+        self._driver = Driver(self._database)
+        self.ledger, self.second = (
+            SqlLedger(SimulatedSession(self._database.connect, self._driver.run_until), SCHEMA)
+            for _ in range(2)
+        )
+
+    def expire_lease(self, record):
+        committed = self._database.committed
+        key = (record.run_key, record.chunk_index)
+        row = {**committed.chunks[key], "lease_expires_at": self._database.now()}
+        self._database.committed = Tables(committed.campaigns, {**committed.chunks, key: row}, committed.rows)
+
+    def pass_time(self):
+        self._database.elapsed += 1
+
+    def _run(self, *statements):
+        session = self._database.connect("sink")
+        session.send(statements)
+        self._driver.run_until(lambda: session.answer is not None)
+        return session, session.take_answer()
+
+    def complete(self, request, rows_extracted, rows_loaded):
+        completing = COMPLETION.complete(request, LoadReceipt(rows_extracted, rows_loaded, 0))
+        _, answer = self._run(QUERIES.statement("begin"), *completing, QUERIES.statement("commit"))
+        if isinstance(answer.error, NotNullViolationError):
+            raise ChunkLeaseLostError("refused")
+        assert answer.error is None
+
+    def hold_chunk(self, record):
+        lock = QUERIES.statement("lock", lock=self.ledger._lock("chunk", record.run_key, record.chunk_index))
+        session, _ = self._run(QUERIES.statement("begin"), lock)
+        return SimulatedHold(session, self._driver)
+
+    def events(self):
+        return [
+            Event(
+                kind=EventKind(one["kind"]),
+                **{name: one[name] for name in EVENT_COLUMNS[2:] if name != "kind"},
+            )
+            for one in self._database.events
+        ]
+
+
+class TestSimulatedLedger(LedgerConformance, RoundsConformance):
+    @pytest.fixture
+    def backend(self):
+        return SimulatedBackend()
+
+
+# The names and conditions of ledger.sql.
+
+
+def sql_of(name):
+    """A query of PostgreSQL's with its parameters as they are written."""
+    text = load_blocks("dpone_runtime.adapters.postgres", "ledger.sql")[name]
+    return re.sub(r"%\((\w+)\)s", r":\1", text)
+
+
+def first_where(text):
+    """Everything that the first WHERE asks for, up to the end of its own level."""
+    depth, found = 0, ""
+    for word in re.split(r"(\s+|[()])", text.split("WHERE", 1)[1]):
+        if depth == 0 and word in ("RETURNING", "ORDER", "GROUP", "LIMIT"):
+            break
+        depth += (word == "(") - (word == ")")
+        if depth < 0:
+            break
+        found += word
+    return found
+
+
+def conjuncts(text):
+    """Split at the ANDs of one level; that of a BETWEEN is none."""
+    parts, depth, between = [""], 0, False
+    for word in re.split(r"(\s+|[()])", text):
+        depth += (word == "(") - (word == ")")
+        between = between or word == "BETWEEN"
+        if word == "AND" and depth == 0 and not between:
+            parts.append("")
+            continue
+        between = between and word != "AND"
+        parts[-1] += word
+    return [" ".join(part.split()) for part in parts]
+
+
+def asked_by(name):
+    """The conditions of a query, those of its EXISTS apart."""
+    found = {name: set()}
+    for text in conjuncts(first_where(sql_of(name))):
+        if text.startswith("EXISTS"):
+            found[f"{name}: campaign"] = set(conjuncts(first_where(text)))
+        else:
+            found[name].add(text)
+    return found
+
+
+def test_every_query_of_the_ledger_is_simulated_under_its_name():
+    expected = set(load_blocks("dpone_runtime.adapters.postgres", "ledger.sql"))
+    assert expected | OF_THE_SLICE | {"settings"} == Statements().names()
+
+
+@pytest.mark.parametrize("name", [name for name in CONDITIONS if ":" not in name])
+def test_a_query_asks_what_its_simulation_asks(name):
+    simulated = {query: set(found) for query, found in CONDITIONS.items() if query.split(":")[0] == name}
+    assert asked_by(name) == simulated
+
+
+def test_every_change_of_a_row_has_its_conditions_simulated():
+    texts = load_blocks("dpone_runtime.adapters.postgres", "ledger.sql")
+    assert set() == {name for name, text in texts.items() if "UPDATE {" in text} - set(CONDITIONS)
+
+
+@pytest.mark.parametrize(
+    "name, columns",
+    [("read_campaign", CAMPAIGN_COLUMNS), ("read_chunk", CHUNK_COLUMNS), ("campaign_events", EVENT_COLUMNS)],
+)
+def test_rows_have_the_columns_of_the_query(name, columns):
+    listed = sql_of(name).removeprefix("SELECT").split("FROM")[0]
+    assert columns == tuple(column.strip() for column in listed.split(","))

@@ -1,0 +1,375 @@
+"""The simulated world: a database, processes with their lanes, and every decision that a schedule is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import Protocol
+
+from dpone_contract.chunk_kinds.dates import DateChunks
+from dpone_contract.chunk_plan import ChunkPlan, RunKey, plan_chunks
+from dpone_contract.manifest import InnerMode, RetryPolicy
+from dpone_contract.step import parse_step
+from dpone_runtime.adapters.postgres.session import lock_key
+from dpone_runtime.adapters.sql.ledger import SqlLedger
+from dpone_runtime.domain.campaign import Campaign
+from dpone_runtime.domain.chunk_record import ChunkRecord
+from dpone_runtime.services.open_campaign import OpenedCampaign, begin_round, cancel_campaign
+from dpone_runtime.services.run_campaign import RunTools, Selection, run_campaign
+from dpone_runtime.services.run_report import Failure, RunReport
+from tests.campaign_factories import FIRST_DAY, TARGET, make_campaign
+from tests.simulation.database import EVER, Database, Session
+from tests.simulation.invariants import Expectation, ViolationError, watch
+from tests.simulation.lanes import Lane, SimulatedLanes
+from tests.simulation.processes import Process
+from tests.simulation.session import SimulatedSession
+from tests.simulation.statements import SCHEMA, Statements
+from tests.simulation.weakening import SOUND, Weakening
+
+LAST_RUNS = 4
+"""How many runs without a fault a campaign may take to be complete, whatever has happened to it."""
+MOST_STEPS = 20_000
+LONGEST = timedelta(hours=2).total_seconds()
+
+
+@dataclass(frozen=True)
+class Load:
+    """A campaign that may be opened: days from `begins` on, counted from 0, `days` in each of `chunks`."""
+
+    run_key: str
+    begins: int
+    chunks: int
+    days: int = 1
+    mode: InnerMode = InnerMode.PARTITION_REPLACE
+    templated: bool = False
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What there is before the first decision."""
+
+    loads: tuple[Load, ...]
+    max_active: int | None = None
+
+
+class Kind(StrEnum):
+    """What a process is there for."""
+
+    INTERNAL = "internal"
+    ITEM = "item"
+    CANCEL = "cancel"
+    RESTART = "restart"
+
+
+@dataclass(frozen=True)
+class Start:
+    """A process to start. Its own clock goes at `rate` from `offset` seconds on; its wall clock is off by `skew` seconds."""
+
+    name: str
+    kind: Kind
+    load: int
+    first: int = 1
+    last: int = 0
+    lanes: int = 1
+    reason: str | None = None
+    only: frozenset[int] | None = None
+    rate: float = 1.0
+    offset: float = 0.0
+    skew: float = 0.0
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision of the scheduler, about the named actor where there is one."""
+
+    what: str
+    actor: str = ""
+    seconds: float = 0.0
+    start: Start | None = None
+
+    def __str__(self) -> str:
+        if self.start is not None:
+            told = {name: value for name, value in vars(self.start).items() if name != "name" and value}
+            return f"start {self.start.name}: {', '.join(f'{name} {value}' for name, value in told.items())}"
+        return f"{self.what} {self.actor or format(self.seconds, 'g') + ' s'}"
+
+
+class Actor(Protocol):
+    """Whoever the scheduler may let go on."""
+
+    name: str
+
+    def ready(self) -> bool:
+        """Whether a step would do something."""
+
+    def step(self) -> None:
+        """Go on to the next place where others may come in between."""
+
+    def timer(self) -> float:
+        """When it becomes ready though nobody does anything."""
+
+
+class World:
+    """All that there is. `told` is a readable account, kept where `tell` is set."""
+
+    def __init__(self, setup: Setup, weakening: Weakening = SOUND, *, tell: bool = False) -> None:
+        self.setup = setup
+        statements = Statements(weakening, lock_purposes(setup))
+        self.database = Database(statements.execute, own_clock=weakening.own_clock)
+        watch(self.database, Expectation(setup.max_active))
+        self.processes: dict[str, Process] = {}
+        self.lanes: dict[str, Lane] = {}
+        self.told: list[str] = []
+        self._tell = tell
+        self._never_woken: set[str] = set()
+
+    # Looking.
+
+    def actors(self) -> Iterator[Actor]:
+        """Everybody who may have something to do."""
+        self.database.sessions = [session for session in self.database.sessions if not session.dead]
+        yield from self.database.sessions
+        yield from self.processes.values()
+        yield from self.lanes.values()
+
+    def ready(self) -> list[Actor]:
+        """Who has something to do."""
+        return [actor for actor in self.actors() if actor.ready()]
+
+    def next_timer(self) -> float:
+        """When the next one wakes up by itself."""
+        return min((actor.timer() for actor in self.actors()), default=EVER)
+
+    def _find(self, name: str) -> Session | Process | Lane | None:
+        found = self.processes.get(name) or self.lanes.get(name)
+        return found or next((one for one in self.database.sessions if one.name == name), None)
+
+    # Deciding.
+
+    def apply(self, decision: Decision) -> None:
+        """Do one thing; nothing where it does not apply, so that decisions may be left out of a schedule.
+
+        Errors: ViolationError.
+        """
+        if self._tell:
+            self.told.append(str(decision))
+        match decision.what:
+            case "start":
+                assert decision.start is not None
+                self.start(decision.start)
+            case "advance":
+                self.database.elapsed += decision.seconds
+            case _:
+                actor = self._find(decision.actor)
+                if isinstance(actor, Session):
+                    self._with_session(decision.what, actor)
+                elif actor is not None:
+                    self._with_process(decision.what, actor)
+
+    def _with_session(self, what: str, session: Session) -> None:
+        match what:
+            case "step" if session.ready():
+                self._step(session)
+            case "end at once" if session.signalled:
+                session.end()
+            case "lose the answer of":
+                session.lose_answer()
+            case "freeze" | "wake":
+                session.slow = what == "freeze"
+
+    def _with_process(self, what: str, process: Process | Lane) -> None:
+        match what:
+            case "step" if process.ready():
+                self._step(process)
+            case "kill" | "vanish":
+                process.kill(host_vanished=what == "vanish")
+            case "freeze" | "stop for ever" if process.frozen_at is None and not process.dead:
+                process.frozen_at = self.database.elapsed
+                if what == "stop for ever":
+                    self._never_woken.add(process.name)
+            case "wake" if process.name not in self._never_woken:
+                process.frozen_at = None
+            case "interrupt" if isinstance(process, Process):
+                process.stop_requested = True
+            case "poison" if isinstance(process, Lane):
+                process.poisoned = True
+
+    def _step(self, actor: Actor) -> None:
+        if not self._tell:
+            actor.step()
+        else:
+            before = len(self.database.events)
+            ran = len(actor.ran) if isinstance(actor, Session) else 0
+            try:
+                actor.step()
+            finally:
+                self._account(actor, ran, before)
+        if isinstance(actor, Process) and actor.crash is not None:
+            raise ViolationError("crash", f"{actor.name} ended with {actor.crash!r}") from actor.crash
+
+    def _account(self, actor: Actor, ran: int, before: int) -> None:
+        if isinstance(actor, Session):
+            self.told[-1] = f"{actor.name}: {', '.join(actor.ran[ran:]) or 'goes on'}"
+            if actor.dead:
+                self.told[-1] += ", ends"
+        elif isinstance(actor, Process) and actor.ended:
+            self.told[-1] += f", ends: {actor.refusal or actor.crash or 'done'}"
+        for event in self.database.events[before:]:
+            chunk = (
+                f" chunk {event['chunk_index']} attempt {event['attempt']}" if event["chunk_index"] else ""
+            )
+            self.told.append(f"    => {event['run_key']}{chunk} {event['kind']}, round {event['round']}")
+
+    def start(self, start: Start) -> Process:
+        """Start a process; a second one of a name is the first."""
+        if start.name not in self.processes:
+            self.processes[start.name] = Process(
+                self.database,
+                start.name,
+                lambda process: self._act(process, start),
+                rate=start.rate,
+                offset=start.offset,
+                skew=start.skew,
+            )
+        return self.processes[start.name]
+
+    def _act(self, process: Process, start: Start) -> object:
+        plan, wanted = _planned(self.setup.loads[start.load])
+        ledger = SqlLedger(SimulatedSession(process.connect, process.wait), SCHEMA)
+        if start.kind is Kind.CANCEL:
+            campaign = ledger.read_campaign(plan.run_key)
+            return campaign and cancel_campaign(ledger, campaign, reason="stop", by=None)
+        if start.kind is Kind.RESTART:
+            return begin_round(ledger, wanted, reason="again", only=start.only)
+        mapped = start.kind is Kind.ITEM
+        tools = RunTools(
+            ledger=ledger,
+            lanes=lambda: SimulatedLanes(process, self.setup.loads[start.load].mode, self._add_lane),
+            observer=SilentObserver(),
+            clock=process.clock,
+            stop_requested=lambda: process.stop_requested,
+            opened=_ignore,
+        )
+        selection = Selection(
+            first=start.first,
+            last=start.last or plan.chunks_total,
+            mapped=mapped,
+            max_active=self.setup.max_active,
+            lane_count=start.lanes,
+            policy=RetryPolicy.NON_COMMITTED,
+            dag_run_id=None,
+            reason=start.reason,
+        )
+        return run_campaign(tools, plan, wanted, selection)
+
+    def _add_lane(self, lane: Lane) -> None:
+        self.lanes[lane.name] = lane
+
+    # The end: no more faults.
+
+    def settle(self) -> None:
+        """Let everybody come to an end, then run each campaign until it is complete.
+
+        Errors: ViolationError, also where something is stuck.
+        """
+        for session in self.database.sessions:
+            session.slow = False
+        for one in (*self.processes.values(), *self.lanes.values()):
+            if one.name not in self._never_woken:
+                one.frozen_at = None
+        self._run_out()
+        for number in range(1, LAST_RUNS + 1):
+            left = self._left()
+            if not left:
+                return
+            for load in left:
+                self.start(Start(f"last run {number} of {load}", Kind.ITEM, load, lanes=1, reason="go on"))
+                self._run_out()
+        if left := self._left():
+            raise ViolationError("stuck", self._why_stuck(left))
+
+    def _left(self) -> list[int]:
+        found = self.database.committed.campaigns
+        return [
+            number
+            for number, load in enumerate(self.setup.loads)
+            if load.run_key in found and found[load.run_key]["status"] not in ("complete", "closed")
+        ]
+
+    def _why_stuck(self, left: list[int]) -> str:
+        keys = ", ".join(self.setup.loads[number].run_key for number in left)
+        said = [str(process.refusal) for process in self.processes.values() if process.refusal]
+        return f"{keys} not complete after {LAST_RUNS} runs without a fault; the last one said: {said[-1:]}"
+
+    def _run_out(self) -> None:
+        began = self.database.elapsed
+        for _ in range(MOST_STEPS):
+            ready = self.ready()
+            for actor in ready:
+                if actor.ready():
+                    self._told_step(actor)
+            if ready:
+                continue
+            alive = [one.name for one in self.processes.values() if one.at_work()]
+            if not alive:
+                return
+            until = self.next_timer()
+            if until == EVER or self.database.elapsed - began > LONGEST:
+                raise ViolationError("stuck", f"{', '.join(alive)} never ends")
+            self.apply(Decision("advance", seconds=max(until - self.database.elapsed, 1e-6)))
+        raise ViolationError("stuck", f"nothing ends within {MOST_STEPS} steps")
+
+    def _told_step(self, actor: Actor) -> None:
+        if self._tell:
+            self.told.append(f"step {actor.name}")
+        self._step(actor)
+
+    def close(self) -> None:
+        """Unwind every process that is left."""
+        for process in self.processes.values():
+            process.kill()
+
+
+@lru_cache(maxsize=256)
+def _planned(load: Load) -> tuple[ChunkPlan, Campaign]:
+    first = FIRST_DAY + timedelta(days=load.begins)
+    last: date = first + timedelta(days=load.chunks * load.days - 1)
+    spec = DateChunks("flight_date", first, last, parse_step(f"{load.days}d"))
+    plan = plan_chunks(spec, RunKey(load.run_key))
+    return plan, make_campaign(plan, inner_mode=load.mode.value, templated=load.templated)
+
+
+def lock_purposes(setup: Setup) -> dict[int, str]:
+    """Say what each lock is for that a protocol over these campaigns takes."""
+    found = {lock_key("target", TARGET.relation): "target"}
+    for load in setup.loads:
+        scope = (SCHEMA, load.run_key)
+        found |= {lock_key(purpose, *scope): purpose for purpose in ("transition", "close", "fence")}
+        found |= {lock_key("chunk", *scope, index): "chunk" for index in range(1, load.chunks + 1)}
+    return found
+
+
+def _ignore(_opened: OpenedCampaign) -> None:
+    """Nobody wants to be told."""
+
+
+class SilentObserver:
+    """`RunObserver` to whom nothing matters."""
+
+    def committed(self, record: ChunkRecord, rows: int, bytes_moved: int) -> None:
+        """Nothing."""
+
+    def failed(self, failure: Failure) -> None:
+        """Nothing."""
+
+    def moved(self, bytes_moved: int) -> None:
+        """Nothing."""
+
+    def waiting(self, reason: str) -> None:
+        """Nothing."""
+
+    def tick(self, running: int, report: RunReport) -> None:
+        """Nothing."""
