@@ -150,6 +150,12 @@ def new_round(campaign: Campaign, *, reason: str | None = None) -> Campaign:
     return replace(moved(campaign, CampaignStatus.OPEN, reason=reason), round=campaign.round + 1)
 
 
+def halted_after(campaign: Campaign, failed_chunks: int, limit: int) -> Campaign:
+    """Give the campaign halted because so many of its chunks have failed."""
+    reason = f"{failed_chunks} chunks failed, and stop_after_failures is {limit}"
+    return moved(campaign, CampaignStatus.HALTED, reason=reason)
+
+
 def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
     """Require that a stored campaign is the one that this run plans.
 

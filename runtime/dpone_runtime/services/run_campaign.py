@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,7 +16,13 @@ from dpone_runtime.domain.chunk_record import ChunkStatus
 from dpone_runtime.ports.lanes import LanePool
 from dpone_runtime.ports.ledger import CampaignLedger, Fence
 from dpone_runtime.services.chunk_claims import ChunkClaims
-from dpone_runtime.services.open_campaign import OpenedCampaign, Opening, complete_campaign, open_campaign
+from dpone_runtime.services.open_campaign import (
+    OpenedCampaign,
+    Opening,
+    begin_round,
+    complete_campaign,
+    open_campaign,
+)
 from dpone_runtime.services.run_chunks import Coordinator
 from dpone_runtime.services.run_report import RunObserver, RunReport
 
@@ -24,7 +31,11 @@ _PAGE = 10_000
 
 @dataclass(frozen=True)
 class Selection:
-    """Which chunks a run may touch: `first..last`, inclusive; `mapped` items hold no session lock."""
+    """Which chunks a run may touch: `first..last`, inclusive; `mapped` items hold no session lock.
+
+    With `restart` a new round begins first, whose `reason` is given. With `stop_after_failures` the run goes on after a failed
+    chunk until the campaign has so many of them.
+    """
 
     first: int
     last: int
@@ -34,6 +45,8 @@ class Selection:
     policy: RetryPolicy
     dag_run_id: str | None
     reason: str | None = None
+    restart: bool = False
+    stop_after_failures: int | None = None
 
     @property
     def count(self) -> int:
@@ -85,6 +98,9 @@ def run_campaign(tools: RunTools, plan: ChunkPlan, wanted: Campaign, selection: 
 
 def _opened(ledger: CampaignLedger, wanted: Campaign, selection: Selection) -> OpenedCampaign:
     try:
+        if selection.restart:
+            begun = begin_round(ledger, wanted, reason=selection.reason or "")
+            return OpenedCampaign(begun, Opening.NEW_ROUND)
         return open_campaign(ledger, wanted, reason=selection.reason)
     except CampaignBusyError as error:
         if not selection.mapped:
@@ -103,48 +119,62 @@ def _fence(
 def _run(
     tools: RunTools, plan: ChunkPlan, campaign: Campaign, selection: Selection, fence: Fence | None
 ) -> RunReport:
-    done = _done(tools.ledger, campaign, selection)
-    if len(done) == selection.count:
-        return RunReport(selected=selection.count, skipped=selection.count)
-    claims = ChunkClaims(tools.ledger, plan, max_active=selection.max_active, dag_run_id=selection.dag_run_id)
+    chosen = _chosen(tools.ledger, campaign, selection)
+    if chosen.left == 0:
+        return RunReport(selected=chosen.selected, skipped=chosen.selected)
+    claims = ChunkClaims(
+        tools.ledger,
+        plan,
+        max_active=selection.max_active,
+        dag_run_id=selection.dag_run_id,
+        stop_after_failures=selection.stop_after_failures,
+    )
     coordinator = Coordinator(
         claims,
         tools.lanes(),
         plan,
         tools.observer,
         tools.clock,
-        lane_count=min(selection.lane_count, selection.count - len(done)),
+        lane_count=min(selection.lane_count, chosen.left),
         stop_requested=tools.stop_requested,
         fence=fence,
+        goes_on=selection.stop_after_failures is not None,
     )
-    indexes = _selected(tools.ledger, campaign, selection, done)
-    selected = selection.count
+    return coordinator.run(chosen.indexes, chosen.selected, chosen.selected - chosen.left)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What a run has before it: the chunks to load in order, how many, and how many were selected with those that are done."""
+
+    indexes: Iterator[int]
+    left: int
+    selected: int
+
+
+def _chosen(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> _Chosen:
     if selection.policy is RetryPolicy.FAILED_ONLY:
-        chosen = tuple(indexes)
-        indexes, selected, done = iter(chosen), len(chosen), frozenset()
-    return coordinator.run(indexes, selected, len(done))
+        failed = _failed(ledger, campaign, selection)
+        return _Chosen(iter(failed), len(failed), len(failed))
+    done = _done(ledger, campaign, selection)
+    left = (selection.first + place for place, committed in enumerate(done) if not committed)
+    return _Chosen(left, done.count(0), selection.count)
 
 
-def _done(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> frozenset[int]:
-    pages = range(selection.first, selection.last + 1, _PAGE)
-    return frozenset().union(
-        *(
-            ledger.committed(campaign.run_key, campaign.round, page, min(page + _PAGE - 1, selection.last))
-            for page in pages
-        )
-    )
+def _failed(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> array[int]:
+    """Read which chunks have failed or lapsed, a page at a time: a few bytes each."""
+    found, first = array("q"), selection.first
+    while page := ledger.failed_or_lapsed(campaign.run_key, first, selection.last, _PAGE):
+        found.extend(record.chunk_index for record in page)
+        first = page[-1].chunk_index + 1
+    return found
 
 
-def _selected(
-    ledger: CampaignLedger, campaign: Campaign, selection: Selection, done: frozenset[int]
-) -> Iterator[int]:
-    if selection.policy is RetryPolicy.FAILED_ONLY:
-        statuses = ledger.chunk_statuses(campaign.run_key)
-        retried = (ChunkStatus.FAILED, ChunkStatus.LEASE_EXPIRED)
-        yield from (
-            index
-            for index, status in sorted(statuses.items())
-            if selection.first <= index <= selection.last and status in retried
-        )
-        return
-    yield from (index for index in range(selection.first, selection.last + 1) if index not in done)
+def _done(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> bytearray:
+    """Read what is committed, a page at a time: one byte a chunk of the selection, in order."""
+    done = bytearray(selection.count)
+    for first in range(selection.first, selection.last + 1, _PAGE):
+        last = min(first + _PAGE - 1, selection.last)
+        for index in ledger.committed(campaign.run_key, campaign.round, first, last):
+            done[index - selection.first] = 1
+    return done
