@@ -50,11 +50,7 @@ def _unsupported_endpoint_keys(manifest: Manifest) -> Iterator[tuple[Path, str, 
 
 
 def _unsupported_campaign_keys(backfill: BackfillOptions) -> Iterator[tuple[Path, str, str]]:
-    if backfill.stop_after_failures is not None:
-        yield (*_CAMPAIGN, "stop_after_failures"), "stop_after_failures", "remove it; a failure ends its run"
     if not backfill.publication.retain_backup:
         yield (*_CAMPAIGN, "publication", "retain_backup"), "retain_backup: false", "remove it"
     if backfill.publication.mode != "direct":
         yield (*_CAMPAIGN, "publication"), "publication.mode shadow_swap", "use direct"
-    if backfill.state.connection_ref is not None:
-        yield (*_CAMPAIGN, "state", "connection_ref"), "state.connection_ref", "remove it"

@@ -89,6 +89,7 @@ def plan_campaign(process: Process, interval: Mapping[WindowToken, str] | None =
             from_=_rendered(options.from_, interval or {}), to=_rendered(options.to, interval or {})
         )
     _require_merge_key(process.manifest)
+    _require_ledger_beside_target(process.manifest)
     _require_able_ledger(backfill)
     spec = chunk_spec_from_options(options, max_chunks=backfill.max_chunks)
     run_key = backfill_run_key(
@@ -185,6 +186,17 @@ def _require_merge_key(manifest: Manifest) -> None:
             f"{strategy.version_column} is part of unique_key",
             next_step="name another version_column, or remove it",
         )
+
+
+def _require_ledger_beside_target(manifest: Manifest) -> None:
+    if manifest.backfill.state.connection_ref is None:
+        return
+    raise StateUnsupportedError(
+        f"the ledger of a {manifest.sink.type.value} sink lies in the target's own database, so that a chunk's rows and the row "
+        "that says so commit in one transaction; state.connection_ref would part them",
+        next_step="remove connection_ref; state.schema chooses the schema in that database",
+        key="state.connection_ref",
+    )
 
 
 def _require_able_ledger(backfill: BackfillOptions) -> None:

@@ -55,6 +55,7 @@ class RunOrder:
     quiet: bool = False
     plan_hash: str | None = None
     place: str | None = None
+    restart: bool = False
     policy: RetryPolicy | None = None
     reason: str | None = None
     lane_opener: str = LANE_OPENER
@@ -168,4 +169,6 @@ def _selection(process: Process, planned: CampaignPlan, context: RunContext, ord
         policy=order.policy or backfill.retry_policy,
         dag_run_id=context.attempt.dag_run_id,
         reason=order.reason,
+        restart=order.restart,
+        stop_after_failures=backfill.stop_after_failures,
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance.failures_suite import FailuresConformance
 from tests.conformance.ledger_suite import LedgerConformance
 from tests.conformance.local_file_backend import LocalFileBackend, local_file_backend
 from tests.conformance.rounds_suite import RoundsConformance
@@ -11,7 +12,7 @@ from tests.conformance.rounds_suite import RoundsConformance
 __all__ = ["local_file_backend"]
 
 
-class TestLocalFileLedger(LedgerConformance, RoundsConformance):
+class TestLocalFileLedger(LedgerConformance, RoundsConformance, FailuresConformance):
     @pytest.fixture
     def backend(self, local_file_backend: LocalFileBackend) -> Iterator[LocalFileBackend]:
         return local_file_backend

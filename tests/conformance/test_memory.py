@@ -5,6 +5,7 @@ import pytest
 from dpone_runtime.adapters.memory.ledger import ChunkHold, MemoryLedger
 from dpone_runtime.domain.lease import LEASE_TTL
 from tests.campaign_factories import FixedClock
+from tests.conformance.failures_suite import FailuresConformance
 from tests.conformance.ledger_suite import Hold, LedgerBackend, LedgerConformance
 from tests.conformance.rounds_suite import RoundsConformance
 
@@ -50,7 +51,7 @@ class MemoryBackend(LedgerBackend):
         return list(self.ledger.events)
 
 
-class TestMemoryLedger(LedgerConformance, RoundsConformance):
+class TestMemoryLedger(LedgerConformance, RoundsConformance, FailuresConformance):
     @pytest.fixture
     def backend(self):
         return MemoryBackend()

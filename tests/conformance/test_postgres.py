@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance.failures_suite import FailuresConformance
 from tests.conformance.ledger_suite import LedgerConformance
 from tests.conformance.postgres_backend import PostgresBackend, postgres_backend
 from tests.conformance.rounds_suite import RoundsConformance
@@ -11,7 +12,7 @@ from tests.conformance.rounds_suite import RoundsConformance
 __all__ = ["postgres_backend"]
 
 
-class TestPostgresLedger(LedgerConformance, RoundsConformance):
+class TestPostgresLedger(LedgerConformance, RoundsConformance, FailuresConformance):
     @pytest.fixture
     def backend(self, postgres_backend: PostgresBackend) -> Iterator[PostgresBackend]:
         return postgres_backend

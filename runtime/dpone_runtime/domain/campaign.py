@@ -155,6 +155,12 @@ def new_round(
     return replace(again, round=campaign.round + 1, columns=again.columns if columns is None else columns)
 
 
+def halted_after(campaign: Campaign, failed_chunks: int, limit: int) -> Campaign:
+    """Give the campaign halted because so many of its chunks have failed."""
+    reason = f"{failed_chunks} chunks failed, and stop_after_failures is {limit}"
+    return moved(campaign, CampaignStatus.HALTED, reason=reason)
+
+
 def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
     """Require that a stored campaign is the one that this run plans.
 

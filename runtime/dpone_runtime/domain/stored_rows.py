@@ -14,6 +14,8 @@ from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.event import Event, EventKind
 from dpone_runtime.domain.lease import OwnerToken
 
+_ENDED = (ChunkStatus.COMMITTED, ChunkStatus.FAILED)
+
 
 def stored_campaign(found: Campaign | None, wanted: Campaign, now: datetime) -> Campaign | None:
     """Give the campaign's next row, None where its revision has moved. What names a campaign never changes."""
@@ -152,16 +154,28 @@ def event_of_chunk(event: Event, record: ChunkRecord, owner: str | None) -> Even
 
 
 def shown_in_round(record: ChunkRecord, round_number: int, now: datetime) -> ChunkStatus:
-    """Give the status that a person should see: what an earlier round has committed is pending."""
-    if record.status is ChunkStatus.COMMITTED and record.round != round_number:
+    """Give the status that a person should see: what an earlier round has committed or failed is pending."""
+    if record.status in _ENDED and record.round != round_number:
         return ChunkStatus.PENDING
     return record.shown_status(now)
+
+
+def failed_since_opened(record: ChunkRecord, campaign: Campaign) -> bool:
+    """Whether a chunk failed in the campaign's round after it was last opened; while it is open its row changes no more."""
+    return (
+        record.status is ChunkStatus.FAILED
+        and record.round == campaign.round
+        and record.finished_at is not None
+        and campaign.updated_at is not None
+        and record.finished_at >= campaign.updated_at
+    )
 
 
 def committed_windows(campaign: Campaign, records: Iterable[ChunkRecord]) -> tuple[Window, ...]:
     """Give the window of each run of adjacent chunks of which some round was committed; `records` come by index.
 
-    A later round begins only when every chunk is, and leaves those rows in place where it does not come so far.
+    A later round leaves the rows of the one before in place where it does not come so far; what it has claimed may have been
+    committed before.
     """
     if campaign.finished:
         return (campaign.window,)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 from dpone_contract.chunk_options import MAX_CHUNKS_LIMIT
@@ -21,7 +23,7 @@ from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 class Change:
     """What a decision writes: a campaign's or a chunk's next revision, and the event that tells of it.
 
-    `reloaded` comes with a campaign's next round that loads those chunks only: every other chunk that is committed in the
+    `campaign_event` tells of the campaign's row where a chunk's row is written with it. `reloaded` comes with a campaign's next round that loads those chunks only: every other chunk that is committed in the
     round before is carried into it, in the same transaction.
     """
 
@@ -29,6 +31,12 @@ class Change:
     campaign: Campaign | None = None
     chunk: ChunkRecord | None = None
     reloaded: frozenset[int] | None = None
+    campaign_event: Event | None = None
+
+    @property
+    def event_of_campaign(self) -> Event:
+        """What tells of the campaign's row."""
+        return self.campaign_event or self.event
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,35 @@ class OpeningView:
 
     campaign: Campaign | None
     others: tuple[OtherCampaign, ...]
+
+
+@dataclass(frozen=True)
+class RunningChunk:
+    """A chunk that is marked running, and what its lease has left by the ledger's clock; of a lapsed one nothing or less."""
+
+    record: ChunkRecord
+    lease_left: timedelta
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Failed chunks of one error code: how many, and the first of them."""
+
+    code: str
+    chunks: int
+    first_chunk_index: int
+
+
+def grouped_failures(failed: Iterable[ChunkRecord]) -> tuple[FailureGroup, ...]:
+    """Group failed chunks, which come by index, for ledgers that have no SQL."""
+    counts = Counter[str]()
+    first: dict[str, int] = {}
+    for record in failed:
+        code = record.error_code or ""
+        counts[code] += 1
+        first.setdefault(code, record.chunk_index)
+    order = sorted(counts, key=lambda code: (-counts[code], code))
+    return tuple(FailureGroup(code, counts[code], first[code]) for code in order)
 
 
 Decision = Callable[[LedgerView], Change | None]
@@ -123,10 +160,31 @@ class CampaignLedger(Protocol):
     def chunk_statuses(
         self, run_key: RunKey, first: int = 1, last: int = MAX_CHUNKS_LIMIT
     ) -> Mapping[int, ChunkStatus]:
-        """Give the shown status of each chunk of `first..last` that has a row; of an earlier round's commits: pending."""
+        """Give the shown status of each chunk of `first..last` that has a row; what an earlier round has left: pending.
+
+        It holds all of them at once.
+        """
 
     def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
-        """Give the first failed chunks of a campaign by index."""
+        """Give the first chunks of a campaign that failed in its round, by index."""
+
+    def failed_or_lapsed(self, run_key: RunKey, first: int, last: int, limit: int) -> tuple[ChunkRecord, ...]:
+        """Give the first chunks in `first..last` that failed in the campaign's round, or whose lease has lapsed, by index."""
+
+    def failed_count(self, run_key: RunKey) -> int:
+        """Count the chunks that have failed since the campaign was last opened or resumed, and not been claimed since.
+
+        May be called inside a decision: then no other failure of the campaign is recorded meanwhile.
+        """
+
+    def failure_groups(self, run_key: RunKey) -> tuple[FailureGroup, ...]:
+        """Count the chunks that failed in the campaign's round by code, the most frequent first."""
+
+    def running(self, run_key: RunKey, limit: int) -> tuple[RunningChunk, ...]:
+        """Give the first chunks that are marked running, live or lapsed, by index."""
+
+    def others(self, run_key: RunKey, target: TableIdentity) -> tuple[OtherCampaign, ...]:
+        """Give the other campaigns that may still write to a target, without a lock: to look, not to decide."""
 
     def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
         """Count the chunks of a round that have a row, by shown status."""

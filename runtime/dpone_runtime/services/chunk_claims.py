@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from dpone_contract.chunk_plan import ChunkPlan
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus, halted_after
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus, claimed, failed, released
 from dpone_runtime.domain.claim import ClaimVerdict, LedgerView, decide_claim
 from dpone_runtime.domain.event import Event, EventKind
@@ -32,15 +33,22 @@ class RenewalVerdict(StrEnum):
 
 
 class ChunkClaims:
-    """The chunk rows of one campaign, as one run may change them."""
+    """The chunk rows of one campaign, as one run may change them. `stop_after_failures` halts the campaign at so many."""
 
     def __init__(
-        self, ledger: CampaignLedger, plan: ChunkPlan, *, max_active: int | None, dag_run_id: str | None
+        self,
+        ledger: CampaignLedger,
+        plan: ChunkPlan,
+        *,
+        max_active: int | None,
+        dag_run_id: str | None,
+        stop_after_failures: int | None = None,
     ) -> None:
         self._ledger = ledger
         self._plan = plan
         self._max_active = max_active
         self._dag_run_id = dag_run_id
+        self._stop_after_failures = stop_after_failures
 
     def claim(self, chunk_index: int) -> Claim:
         """Try to claim one chunk. A lapsed holder is ended first; it is busy until the next look where one was found.
@@ -128,16 +136,35 @@ class ChunkClaims:
         """Give a claim back, where it is still this attempt's."""
         return self._end(record, released(record), EventKind.RELEASED, detail)
 
-    def fail(self, record: ChunkRecord, code: str, message: str) -> bool:
-        """Record that an attempt ended without a commit, where the row is still its own."""
+    def fail(self, record: ChunkRecord, code: str, message: str, *, again: bool = False) -> bool:
+        """Record that an attempt ended without a commit, where the row is still its own.
+
+        Where that makes as many failed chunks as the campaign may have, the same change halts it; one that is to be tried
+        `again` by this run does not.
+        """
 
         def decide(view: LedgerView) -> Change | None:
             if not _still(view.chunk, record):
                 return None
+            event = _event(record, EventKind.FAILED, code)
             row = failed(record, code, message, view.now)
-            return Change(event=_event(record, EventKind.FAILED, code), chunk=row)
+            halted = None if again else self._halted(view)
+            if halted is None:
+                return Change(event=event, chunk=row)
+            told = Event(
+                halted.run_key, EventKind.HALTED, halted.round, halted.revision, detail=halted.reason
+            )
+            return Change(event=event, chunk=row, campaign=halted, campaign_event=told)
 
         return self._transition(record, decide)
+
+    def _halted(self, view: LedgerView) -> Campaign | None:
+        """Give the campaign halted where one more failure is as many as it may have. Called inside a decision."""
+        campaign, limit = view.campaign, self._stop_after_failures
+        if limit is None or campaign is None or campaign.status is not CampaignStatus.OPEN:
+            return None
+        count = self._ledger.failed_count(self._plan.run_key) + 1
+        return halted_after(campaign, count, limit) if count >= limit else None
 
     def _end(self, record: ChunkRecord, row: ChunkRecord, kind: EventKind, detail: str) -> bool:
         def decide(view: LedgerView) -> Change | None:

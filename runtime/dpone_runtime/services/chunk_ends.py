@@ -30,7 +30,10 @@ class _Unsettled:
 
 
 class ChunkEnds:
-    """Counts, failures and releases of one run. A chunk that nobody told the end of is unsettled until its lock is free."""
+    """Counts, failures and releases of one run. A chunk that nobody told the end of is unsettled until its lock is free.
+
+    `goes_on`: a failure that the ledger has recorded does not end the run; the ledger says when there were too many.
+    """
 
     def __init__(
         self,
@@ -39,12 +42,15 @@ class ChunkEnds:
         report: RunReport,
         retries: ChunkRetries,
         clock: Callable[[], timedelta],
+        *,
+        goes_on: bool,
     ) -> None:
         self._claims = claims
         self._observer = observer
         self._report = report
         self._retries = retries
         self._clock = clock
+        self._goes_on = goes_on
         self._unsettled: list[_Unsettled] = []
 
     @property
@@ -86,27 +92,28 @@ class ChunkEnds:
         self, record: ChunkRecord, code: str, message: str, next_step: str | None, *, transient: bool
     ) -> None:
         message = self._retries.worded(record.chunk_index, message)
-        if not self._claims.fail(record, code, message):
+        wait = self._retries.wait(record.chunk_index) if transient and not self._ending else None
+        if not self._claims.fail(record, code, message, again=wait is not None):
             self.lost(record, f"another attempt owns the chunk now; this one ended with: {message}")
             return
         self._retries.count(record.chunk_index)
         failure = _failure(record, code, message, next_step)
-        wait = self._retries.postpone(failure) if transient and not self._ending else None
         if wait is None:
-            self._tell(failure)
+            self._tell(failure, ends_run=not self._goes_on)
         else:
+            self._retries.postpone(failure, wait)
             again = f"is tried again in {wait.total_seconds():g} s"
             self._observer.waiting(f"chunk {record.chunk_index} {again}: {message}")
 
     def give_up(self) -> None:
         """Wait no longer for chunks that were to be tried again: each has failed for good."""
         for failure in self._retries.give_up():
-            self._tell(failure)
+            self._tell(failure, ends_run=True)
 
     def lost(self, record: ChunkRecord, message: str) -> None:
         """The chunk was no longer this attempt's: a failure, unless it had committed."""
         if not self._count_committed(record):
-            self._tell(_failure(record, ChunkLeaseLostError.code.value, message, AGAIN))
+            self._tell(_failure(record, ChunkLeaseLostError.code.value, message, AGAIN), ends_run=True)
 
     def unknown(self, record: ChunkRecord, reason: DponeError | None, detail: str = "") -> None:
         """Take in a chunk whose lane is gone, or does not know; `settle` says later how it ended."""
@@ -150,7 +157,7 @@ class ChunkEnds:
         if chunk.reason is not None:
             message = f"{chunk.reason.message}; {message}"
         code, next_step = ErrorCode.BACKFILL_LANE_LOST.value, "look for that session, then run it again"
-        self._tell(_failure(chunk.record, code, message, next_step))
+        self._tell(_failure(chunk.record, code, message, next_step), ends_run=True)
 
     def _count_committed(self, record: ChunkRecord) -> bool:
         row = self._claims.read_back(record)
@@ -162,10 +169,11 @@ class ChunkEnds:
     @property
     def _ending(self) -> bool:
         report = self._report
-        return bool(report.failures or report.interrupted or report.stopped)
+        return report.ending or report.interrupted or report.stopped
 
-    def _tell(self, failure: Failure) -> None:
+    def _tell(self, failure: Failure, *, ends_run: bool) -> None:
         self._report.failures.append(failure)
+        self._report.ending |= ends_run
         self._observer.failed(failure)
 
 

@@ -39,16 +39,17 @@ class ChunkRetries:
         tries = self._failed[chunk_index] + 1
         return message if tries == 1 else f"{message} (tried {tries} times)"
 
+    def wait(self, chunk_index: int) -> timedelta | None:
+        """Give how long a chunk that failed once more would wait for its next try, or None where it has had them all."""
+        return self._rule.wait_after(self._failed[chunk_index] + 1)
+
     def count(self, chunk_index: int) -> None:
         """Count a failed try, once the ledger knows of it."""
         self._failed[chunk_index] += 1
 
-    def postpone(self, failure: Failure) -> timedelta | None:
-        """Keep a failed chunk for its next try and give the wait, or None where it has had them all."""
-        wait = self._rule.wait_after(self._failed[failure.chunk_index])
-        if wait is not None:
-            self._waiting[failure.chunk_index] = _Waiting(failure, self._clock() + wait)
-        return wait
+    def postpone(self, failure: Failure, wait: timedelta) -> None:
+        """Keep a failed chunk for its next try."""
+        self._waiting[failure.chunk_index] = _Waiting(failure, self._clock() + wait)
 
     def take_due(self) -> int | None:
         """Give the chunk that has waited longest beyond its time, or None while none is due."""

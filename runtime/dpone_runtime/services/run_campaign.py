@@ -16,7 +16,13 @@ from dpone_runtime.domain.chunk_set import ChunkSet
 from dpone_runtime.ports.lanes import LanePool
 from dpone_runtime.ports.ledger import CampaignLedger, Fence
 from dpone_runtime.services.chunk_claims import ChunkClaims
-from dpone_runtime.services.open_campaign import OpenedCampaign, Opening, complete_campaign, open_campaign
+from dpone_runtime.services.open_campaign import (
+    OpenedCampaign,
+    Opening,
+    begin_round,
+    complete_campaign,
+    open_campaign,
+)
 from dpone_runtime.services.run_chunks import Coordinator
 from dpone_runtime.services.run_report import RunObserver, RunReport
 
@@ -25,7 +31,11 @@ _PAGE = 10_000
 
 @dataclass(frozen=True)
 class Selection:
-    """Which chunks a run may touch: `first..last`, inclusive; `mapped` items hold no session lock."""
+    """Which chunks a run may touch: `first..last`, inclusive; `mapped` items hold no session lock.
+
+    With `restart` a new round begins first, whose `reason` is given. With `stop_after_failures` the run goes on after a failed
+    chunk until the campaign has so many of them.
+    """
 
     first: int
     last: int
@@ -35,6 +45,8 @@ class Selection:
     policy: RetryPolicy
     dag_run_id: str | None
     reason: str | None = None
+    restart: bool = False
+    stop_after_failures: int | None = None
 
     @property
     def count(self) -> int:
@@ -86,6 +98,9 @@ def run_campaign(tools: RunTools, plan: ChunkPlan, wanted: Campaign, selection: 
 
 def _opened(ledger: CampaignLedger, wanted: Campaign, selection: Selection) -> OpenedCampaign:
     try:
+        if selection.restart:
+            begun = begin_round(ledger, wanted, reason=selection.reason or "")
+            return OpenedCampaign(begun, Opening.NEW_ROUND)
         return open_campaign(ledger, wanted, reason=selection.reason)
     except CampaignBusyError as error:
         if not selection.mapped:
@@ -104,43 +119,59 @@ def _fence(
 def _run(
     tools: RunTools, plan: ChunkPlan, campaign: Campaign, selection: Selection, fence: Fence | None
 ) -> RunReport:
-    done = _done(tools.ledger, campaign, selection)
-    if len(done) == selection.count:
-        return RunReport(selected=selection.count, skipped=selection.count)
-    claims = ChunkClaims(tools.ledger, plan, max_active=selection.max_active, dag_run_id=selection.dag_run_id)
+    chosen = _chosen(tools.ledger, campaign, selection)
+    if chosen.left == 0:
+        return RunReport(selected=chosen.selected, skipped=chosen.selected)
+    claims = ChunkClaims(
+        tools.ledger,
+        plan,
+        max_active=selection.max_active,
+        dag_run_id=selection.dag_run_id,
+        stop_after_failures=selection.stop_after_failures,
+    )
     coordinator = Coordinator(
         claims,
         tools.lanes(),
         plan,
         tools.observer,
         tools.clock,
-        lane_count=min(selection.lane_count, selection.count - len(done)),
+        lane_count=min(selection.lane_count, chosen.left),
         stop_requested=tools.stop_requested,
         fence=fence,
+        goes_on=selection.stop_after_failures is not None,
     )
+    return coordinator.run(chosen.indexes, chosen.selected, chosen.selected - chosen.left)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What a run has before it: the chunks to load in order, how many, and how many were selected with those that are done."""
+
+    indexes: Iterator[int]
+    left: int
+    selected: int
+
+
+def _chosen(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> _Chosen:
     if selection.policy is RetryPolicy.FAILED_ONLY:
-        failed = _failed(tools.ledger, campaign, selection)
-        return coordinator.run(iter(failed), len(failed), 0)
-    return coordinator.run(done.others(), selection.count, len(done))
-
-
-def _pages(selection: Selection) -> Iterator[tuple[int, int]]:
-    for first in range(selection.first, selection.last + 1, _PAGE):
-        yield first, min(first + _PAGE - 1, selection.last)
-
-
-def _done(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> ChunkSet:
-    done = ChunkSet(selection.first, selection.last)
-    for first, last in _pages(selection):
-        done.update(ledger.committed(campaign.run_key, campaign.round, first, last))
-    return done
+        failed = _failed(ledger, campaign, selection)
+        return _Chosen(iter(failed), len(failed), len(failed))
+    done = _done(ledger, campaign, selection)
+    return _Chosen(done.others(), selection.count - len(done), selection.count)
 
 
 def _failed(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> ChunkSet:
     """Give what `failed_only` tries again: chunks that failed, and those whose lease has lapsed."""
-    retried = (ChunkStatus.FAILED, ChunkStatus.LEASE_EXPIRED)
-    failed = ChunkSet(selection.first, selection.last)
-    for first, last in _pages(selection):
-        statuses = ledger.chunk_statuses(campaign.run_key, first, last)
-        failed.update(index for index, status in statuses.items() if status in retried)
+    failed, first = ChunkSet(selection.first, selection.last), selection.first
+    while page := ledger.failed_or_lapsed(campaign.run_key, first, selection.last, _PAGE):
+        failed.update(record.chunk_index for record in page)
+        first = page[-1].chunk_index + 1
     return failed
+
+
+def _done(ledger: CampaignLedger, campaign: Campaign, selection: Selection) -> ChunkSet:
+    done = ChunkSet(selection.first, selection.last)
+    for first in range(selection.first, selection.last + 1, _PAGE):
+        last = min(first + _PAGE - 1, selection.last)
+        done.update(ledger.committed(campaign.run_key, campaign.round, first, last))
+    return done

@@ -2,7 +2,7 @@
 
 A lane that is free takes the next chunk at once. Between any two steps that wait for the ledger it listens to all lanes. A known
 failure, or a chunk that nobody told the end of, blocks new claims; chunks at work may finish, within a bound. A failure that may
-pass by itself is tried again first (`ChunkRetries`).
+pass by itself is tried again first (`ChunkRetries`). A run that goes on after failures does so until the ledger halts the campaign.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class Coordinator:
         lane_count: int,
         stop_requested: Callable[[], bool],
         fence: Fence | None,
+        goes_on: bool = False,
         retry_rule: RetryRule = THREE_TRIES,
     ) -> None:
         self._claims = claims
@@ -100,10 +101,10 @@ class Coordinator:
         self._fatal: DponeError | None = None
         self.report = RunReport()
         self._retries = ChunkRetries(retry_rule, clock)
-        self._ends = ChunkEnds(claims, observer, self.report, self._retries, clock)
+        self._ends = ChunkEnds(claims, observer, self.report, self._retries, clock, goes_on=goes_on)
 
     def run(self, indexes: Iterator[int], selected: int, skipped: int) -> RunReport:
-        """Run chunks in order until all are done, one has failed, or the run is told to stop.
+        """Run chunks in order until all are done, a failure ends it, or the run is told to stop.
 
         `indexes` gives the selected chunks that are not committed yet, `selected` counts all of the selection.
 
@@ -128,7 +129,7 @@ class Coordinator:
     @property
     def _blocked(self) -> bool:
         report = self.report
-        return bool(report.failures or report.interrupted or report.stopped or self._fatal)
+        return report.ending or report.interrupted or report.stopped or self._fatal is not None
 
     def _work_left(self) -> bool:
         return bool(self._active) or self._ends.unsettled or (not self._blocked and self._claimable)
@@ -174,10 +175,16 @@ class Coordinator:
         if self._stop_requested() and not self.report.interrupted:
             self.report.interrupted = True
             self._stop_within(STOP_GRACE, "stopping")
-        elif self._stop_at is None and (self.report.failures or self._fatal):
+        elif self._stop_at is None and self._failed_too_often:
             self._stop_within(FAILURE_GRACE, "after a failure no chunk begins")
         if self._stop_at is not None and self._active and now >= self._stop_at:
             self._interrupt_active()
+
+    @property
+    def _failed_too_often(self) -> bool:
+        """Whether failures let nothing begin any more, of this run alone or, where the ledger has stopped it, of its campaign."""
+        report = self.report
+        return report.ending or self._fatal is not None or (report.stopped and bool(report.failures))
 
     def _stop_within(self, grace: timedelta, why: str) -> None:
         at = self._clock() + grace

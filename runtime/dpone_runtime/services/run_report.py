@@ -22,7 +22,10 @@ class Failure:
 
 @dataclass
 class RunReport:
-    """Counters of one run. `left` counts selected chunks that were never begun."""
+    """Counters of one run. `left` counts selected chunks that were never begun.
+
+    `stopped`: the ledger lets no chunk begin. `ending`: a failure lets this run begin none.
+    """
 
     selected: int = 0
     skipped: int = 0
@@ -33,6 +36,7 @@ class RunReport:
     bytes_moved: int = 0
     failures: list[Failure] = field(default_factory=list)
     stopped: bool = False
+    ending: bool = False
     interrupted: bool = False
 
 

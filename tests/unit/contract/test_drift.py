@@ -46,6 +46,7 @@ class Other:
 
 
 ONLY = "its only value"
+NEVER = "whatever its value, it is refused with the reason"
 
 UUIDS: Changes = {
     f"{CHUNK}.{key}": None for key in ("from", "to", "step")
@@ -99,7 +100,7 @@ IN_THE_MANIFEST: dict[str, Any] = {
     f"{BACKFILL}.state.backend": Other("local_file", {f"{BACKFILL}.state.require_distributed_lock": None}),
     f"{BACKFILL}.state.schema": "another",
     f"{BACKFILL}.state.require_distributed_lock": False,
-    f"{BACKFILL}.state.connection_ref": "another",
+    f"{BACKFILL}.state.connection_ref": NEVER,
     f"{BACKFILL}.state_dir": "ledger",
     f"{BACKFILL}.publication.mode": "shadow_swap",
     f"{BACKFILL}.publication.retain_backup": False,
@@ -169,11 +170,16 @@ class Drift:
 
     moved: frozenset[str]
     refused: bool
+    never: bool = False
 
     def row(self, key: str) -> str:
         """Give the row of the docs."""
         marks = (MARK if identity in self.moved else "" for identity in IDENTITIES)
-        return "| " + " | ".join([key, *marks, "not yet" if self.refused else ""]) + " |"
+        return (
+            "| "
+            + " | ".join([key, *marks, "never" if self.never else "not yet" if self.refused else ""])
+            + " |"
+        )
 
 
 def leaf_keys(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[str]:
@@ -264,6 +270,9 @@ def drift_of_manifest_key(key: str, other: Any) -> Drift:
     """Change one key of the manifest."""
     if other == ONLY:
         return Drift(frozenset(), refused=False)
+    if other == NEVER:
+        assert ErrorCode.BACKFILL_STATE_UNSUPPORTED in {finding.code for finding in findings_of(key)}
+        return Drift(frozenset(), refused=True, never=True)
     found = other if isinstance(other, Other) else Other(other)
     base = changed(MANIFEST, found.before or {})
     after = changed(base, {key: found.value})
@@ -271,6 +280,15 @@ def drift_of_manifest_key(key: str, other: Any) -> Drift:
     _, findings = identities_of(after, changed(BASE_WORKLOAD, {"airflow.mapping.mode": "internal"}))
     moved = drift_of((base, BASE_WORKLOAD), (after, BASE_WORKLOAD)).moved
     return Drift(moved, refused=is_refused(findings))
+
+
+def findings_of(key: str) -> tuple[Finding, ...]:
+    """Check a project with one key of the manifest set."""
+    texts = {
+        "workloads.yaml": as_yaml({"workloads": {"orders": {"manifest": "orders.yaml", **BASE_WORKLOAD}}}),
+        "orders.yaml": as_yaml(changed(MANIFEST, {key: "another"})),
+    }
+    return review_project(project_of_texts(texts, "workloads.yaml")).findings
 
 
 def drift_of_workload_key(key: str, other: Any) -> Drift:

@@ -34,7 +34,6 @@ def test_the_order_of_keys_changes_nothing():
         ({"sink__strategy__version_column": "v"}, "version_column with inner_mode partition_replace"),
         ({"sink__strategy__only_new_rows": True}, "only_new_rows: true"),
         ({"backfill__publication": {"mode": "shadow_swap"}}, "publication.mode shadow_swap"),
-        ({"backfill__state__connection_ref": "x"}, "state.connection_ref"),
     ],
 )
 def test_what_is_not_supported_yet_is_named_and_never_ignored(changes, name):

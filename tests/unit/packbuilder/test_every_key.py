@@ -32,7 +32,7 @@ source.columns source.exclude_columns source.where
 sink.type sink.connection_ref sink.connection_id sink.table.schema sink.table.name sink.create_target
 sink.strategy.mode sink.strategy.unique_key sink.strategy.version_column sink.strategy.only_new_rows
 backfill.inner_mode backfill.backfill_id backfill.parallel_workers backfill.retry_policy backfill.max_chunks
-backfill.verify backfill.state_dir backfill.state.backend backfill.state.schema backfill.state.require_distributed_lock
+backfill.stop_after_failures backfill.verify backfill.state_dir backfill.state.backend backfill.state.schema backfill.state.require_distributed_lock
 backfill.publication.mode backfill.publication.retain_backup
 backfill.chunk.column backfill.chunk.kind backfill.chunk.from backfill.chunk.to backfill.chunk.step
 backfill.chunk.timezone backfill.chunk.nulls backfill.chunk.boundaries backfill.chunk.buckets
@@ -53,8 +53,6 @@ REFUSED = {
     "source.options.xmin_execution.mode": "initial",
     "source.options.xmin_execution.handoff_id": "orders_v1",
     "sink.options": {"a": 1},
-    "backfill.stop_after_failures": 3,
-    "backfill.state.connection_ref": "other",
     "state.type": "mssql",
     "state.connection_ref": "other",
     "state.atomicity": "target_atomic",
@@ -89,6 +87,9 @@ REFUSED_VALUES = {
     "workloads.<name>.airflow.execution.delivery": ["file"],
 }
 """Values, of keys that are read, that are not possible yet."""
+
+REFUSED_WITH_REASON = {"backfill.state.connection_ref": "commit in one transaction"}
+"""Keys that no release will honour with the sinks that there are, and what says why."""
 
 WITHOUT_EFFECT = {
     "backfill.lease_ttl_minutes": "a warning says so",
@@ -138,7 +139,7 @@ LEAVES = dict([*leaves(Manifest), *leaves(WorkloadCatalog)])
 
 
 def test_every_key_has_one_row_and_every_row_a_key():
-    accounted = [*rows(READ.split()), *rows(REFUSED), *rows(WITHOUT_EFFECT)]
+    accounted = [*rows(READ.split()), *rows(REFUSED), *rows(REFUSED_WITH_REASON), *rows(WITHOUT_EFFECT)]
     assert sorted(LEAVES) == sorted(accounted)
     assert set(rows(REFUSED_VALUES)) <= set(rows(READ.split()))
 
@@ -186,6 +187,15 @@ def test_what_is_not_possible_yet_is_refused_by_name(key, value):
     assert finding.message.endswith("not supported yet")
     assert finding.next_step
     assert any(part in finding.message for part in (str(value), *key.split(".")[-3:]))
+
+
+def test_what_no_release_will_do_is_refused_with_its_reason():
+    for key, reason in REFUSED_WITH_REASON.items():
+        (finding,) = findings_of(*spelt_out(key), "other")
+        assert finding.code is ErrorCode.BACKFILL_STATE_UNSUPPORTED
+        assert reason in finding.message
+        assert "not supported yet" not in finding.message
+        assert finding.next_step
 
 
 def test_what_has_no_effect_is_warned_of_or_has_one_value():

@@ -59,6 +59,8 @@ class Stage:
         max_active: int | None = None,
         policy: RetryPolicy = RetryPolicy.NON_COMMITTED,
         reason: str | None = None,
+        restart: bool = False,
+        stop_after_failures: int | None = None,
     ) -> CampaignRun:
         """Run the selection to its end."""
         lanes = lanes or self.lanes()
@@ -84,6 +86,8 @@ class Stage:
             policy=policy,
             dag_run_id="manual__1",
             reason=reason,
+            restart=restart,
+            stop_after_failures=stop_after_failures,
         )
         return run_campaign(tools, self.plan, make_campaign(self.plan, templated=self.templated), selection)
 

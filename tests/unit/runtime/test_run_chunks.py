@@ -8,17 +8,20 @@ from datetime import timedelta
 import pytest
 
 from dpone_contract.errors import (
+    CampaignBusyError,
     CampaignLeaseLostError,
     ChunkBusyError,
     ConnectionFailedError,
     LaneLostError,
 )
 from dpone_contract.manifest import RetryPolicy
+from dpone_runtime.domain.campaign import CampaignStatus
 from dpone_runtime.domain.chunk_record import ChunkStatus
 from dpone_runtime.domain.event import EventKind
 from dpone_runtime.domain.lease import BUSY_WAIT, LEASE_TTL
 from dpone_runtime.ports.connectors import LoadRequest
 from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId
+from dpone_runtime.services.chunk_claims import ChunkClaims
 from dpone_runtime.services.open_campaign import cancel_campaign
 from tests.unit.runtime.campaign_runs import Stage
 from tests.unit.runtime.scripted_lanes import Act, Attempt, Opening, ScriptedLanes
@@ -568,3 +571,123 @@ def test_the_observer_is_told_of_progress_and_of_every_turn():
     assert 512 == stage.told.bytes_moved
     assert len(stage.told.ticks) >= 8
     assert 1 == max(stage.told.ticks)
+
+
+# Going on after failures.
+
+
+def failing(*indexes: int) -> dict[int, list[Attempt]]:
+    return {index: [Attempt(Act.FAIL)] for index in indexes}
+
+
+def test_without_a_limit_the_first_failure_ends_the_run():
+    stage = Stage(chunks=5)
+    run = stage.run(stage.lanes(failing(2)))
+    assert ([2], 3) == ([failure.chunk_index for failure in run.report.failures], run.report.left)
+    assert CampaignStatus.OPEN is run.campaign.status
+
+
+def test_with_a_limit_a_run_goes_on_until_the_campaign_is_halted():
+    stage = Stage(chunks=6)
+    run = stage.run(stage.lanes(failing(1, 3, 4)), stop_after_failures=3)
+    assert [1, 3, 4] == [failure.chunk_index for failure in run.report.failures]
+    assert (1, 2, True) == (run.report.committed, run.report.left, run.report.stopped)
+    assert CampaignStatus.HALTED is run.campaign.status
+    assert {1: FAILED, 2: COMMITTED, 3: FAILED, 4: FAILED} == stage.statuses()
+
+
+def test_fewer_failures_than_the_limit_leave_the_campaign_open_and_nothing_unbegun():
+    stage = Stage(chunks=5)
+    run = stage.run(stage.lanes(failing(2, 4)), stop_after_failures=3)
+    assert [2, 4] == [failure.chunk_index for failure in run.report.failures]
+    assert (3, 0, False) == (run.report.committed, run.report.left, run.report.stopped)
+    assert CampaignStatus.OPEN is run.campaign.status
+
+
+def test_chunks_at_work_may_finish_when_the_campaign_is_halted():
+    stage = Stage(chunks=6)
+    slow = {2: [Attempt(takes=seconds(30))], **failing(1)}
+    run = stage.run(stage.lanes(slow), lane_count=2, stop_after_failures=1)
+    assert ({1: FAILED, 2: COMMITTED}, 4) == (stage.statuses(), run.report.left)
+    assert any("1 chunks may finish" in told for told in stage.told.waits)
+
+
+def test_a_halt_by_another_run_lets_no_chunk_begin():
+    stage = Stage(chunks=5)
+    stage.open()
+    other = stage.other_claims(5)
+    lanes = stage.lanes()
+
+    def fail_elsewhere() -> None:
+        claims = ChunkClaims(
+            stage.ledger, stage.plan, max_active=None, dag_run_id=None, stop_after_failures=1
+        )
+        assert claims.fail(other.record, "DPONE_BACKFILL_CHUNK_FAILED", "no")
+
+    lanes.at(seconds(1.5), fail_elsewhere)
+    run = stage.run(lanes, stop_after_failures=1)
+    assert (CampaignStatus.HALTED, [], True) == (
+        run.campaign.status,
+        run.report.failures,
+        run.report.stopped,
+    )
+    assert 0 < run.report.left
+
+
+def test_a_chunk_that_nobody_knows_the_end_of_ends_a_run_with_a_limit_too():
+    stage = Stage(chunks=5)
+    stage.open()
+    lanes = stage.lanes({1: [Attempt(Act.COMMIT, takes=seconds(20))]})
+
+    def take_over() -> None:
+        stage.clock.advance(LEASE_TTL)
+        # The first look ends whoever holds the chunk's lock, the second one claims it.
+        assert [False, True] == [stage.other_claims(1).record is not None for _ in range(2)]
+
+    lanes.at(seconds(5), take_over)
+    run = stage.run(lanes, stop_after_failures=9)
+    assert ["DPONE_BACKFILL_CHUNK_LEASE_LOST"] == [failure.code for failure in run.report.failures]
+    assert 4 == run.report.left
+
+
+def test_a_failure_that_passes_by_itself_does_not_halt():
+    stage = Stage(chunks=3)
+    run = stage.run(stage.lanes({2: [Attempt(Act.FAIL, transient=True)]}), stop_after_failures=1)
+    assert (3, []) == (run.report.committed, run.report.failures)
+    assert CampaignStatus.COMPLETE is run.campaign.status
+
+
+# Beginning anew, and what is chosen.
+
+
+def test_a_restart_loads_everything_again_in_a_round_of_its_own():
+    stage = Stage(chunks=3)
+    assert CampaignStatus.COMPLETE is stage.run().campaign.status
+    run = stage.run(restart=True, reason="by hand")
+    assert (3, 0, 2) == (run.report.committed, run.report.skipped, run.campaign.round)
+    assert CampaignStatus.COMPLETE is run.campaign.status
+
+
+def test_a_restart_is_refused_while_another_run_has_the_campaign():
+    stage = Stage(chunks=3)
+    stage.run()
+    with stage.ledger.fence(stage.plan.run_key), pytest.raises(CampaignBusyError):
+        stage.run(restart=True, reason="by hand")
+    assert 1 == stage.ledger.read_campaign(stage.plan.run_key).round
+
+
+def test_failed_chunks_are_chosen_over_several_pages(monkeypatch):
+    monkeypatch.setattr("dpone_runtime.services.run_campaign._PAGE", 2)
+    stage = Stage(chunks=9)
+    stage.run(stage.lanes(failing(1, 2, 4, 5, 8)), stop_after_failures=9)
+    run = stage.run(policy=RetryPolicy.FAILED_ONLY)
+    assert (5, 5, 0) == (run.report.selected, run.report.committed, run.report.skipped)
+    assert CampaignStatus.COMPLETE is run.campaign.status
+
+
+def test_what_is_committed_is_read_over_several_pages(monkeypatch):
+    monkeypatch.setattr("dpone_runtime.services.run_campaign._PAGE", 2)
+    stage = Stage(chunks=9)
+    stage.run(stage.lanes(failing(3, 6, 8)), stop_after_failures=9)
+    run = stage.run(first=2, last=8)
+    assert (7, 4, 3) == (run.report.selected, run.report.skipped, run.report.committed)

@@ -107,15 +107,23 @@ class CampaignIndex:
                 yield self._offsets[index]
 
     def failed_rows(self) -> Iterator[int]:
-        """Give where the rows of failed chunks begin, by index."""
+        """Give where the rows of chunks that failed in the campaign's round begin, by index."""
+        round_number = self.campaign.round if self.campaign else 0
         index = self._codes.find(_FAILED)
         while index >= 0:
-            yield self._offsets[index]
+            if self._rounds[index] == round_number:
+                yield self._offsets[index]
             index = self._codes.find(_FAILED, index + 1)
 
     def running(self) -> tuple[int, ...]:
         """Give the chunks that are marked running, live or not, by index."""
         return tuple(sorted(self._leases))
+
+    def lapsed(self, now: datetime) -> tuple[int, ...]:
+        """Give those of them whose lease has lapsed, by index."""
+        return tuple(
+            sorted(index for index, expiry in self._leases.items() if expiry is None or expiry <= now)
+        )
 
     def history(self) -> tuple[int, ...]:
         """Give where the lines of the campaign's own events begin."""
@@ -162,7 +170,7 @@ class CampaignIndex:
 
     def _shown(self, index: int, round_number: int, now: datetime) -> ChunkStatus:
         code = self._codes[index]
-        if code == _COMMITTED and self._rounds[index] != round_number:
+        if code in (_COMMITTED, _FAILED) and self._rounds[index] != round_number:
             return ChunkStatus.PENDING
         if code == _RUNNING:
             expiry = self._leases[index]

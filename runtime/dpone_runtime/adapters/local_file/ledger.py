@@ -37,6 +37,7 @@ from dpone_runtime.domain.stored_rows import (
     completed_chunk,
     event_of_campaign,
     event_of_change,
+    failed_since_opened,
     may_complete,
     renewed_chunk,
     stored_campaign,
@@ -46,11 +47,14 @@ from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
     Decision,
+    FailureGroup,
     Fence,
     OpeningDecision,
     OpeningView,
     OtherCampaign,
+    RunningChunk,
     StaleRevisionError,
+    grouped_failures,
 )
 from dpone_runtime.ports.target_locks import TargetLocks
 
@@ -189,7 +193,7 @@ class LocalFileLedger:
             campaign = stored_campaign(before, change.campaign, now)
             if campaign is None:
                 raise StaleRevisionError
-            rows.append((event_of_campaign(change.event, campaign), campaign))
+            rows.append((event_of_campaign(change.event_of_campaign, campaign), campaign))
         if change.chunk is not None:
             chunk = stored_chunk(file.chunk(change.chunk.chunk_index), change.chunk, now, self._lease_ttl)
             if chunk is None or (before is None and campaign is None):
@@ -292,6 +296,36 @@ class LocalFileLedger:
     def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
         with self._reading(run_key) as (file, index):
             return tuple(file.chunks(islice(index.failed_rows(), limit)))
+
+    def failed_or_lapsed(self, run_key: RunKey, first: int, last: int, limit: int) -> tuple[ChunkRecord, ...]:
+        with self._reading(run_key) as (file, index):
+            lapsed = [offset for number in index.lapsed(self._clock()) if (offset := index.row(number))]
+            found = file.chunks((*index.failed_rows(), *lapsed))
+            chosen = (record for record in found if first <= record.chunk_index <= last)
+            return tuple(sorted(chosen, key=lambda record: record.chunk_index)[:limit])
+
+    def failed_count(self, run_key: RunKey) -> int:
+        with self._reading(run_key) as (file, index):
+            campaign, failed = index.campaign, file.chunks(index.failed_rows())
+            return 0 if campaign is None else sum(failed_since_opened(record, campaign) for record in failed)
+
+    def failure_groups(self, run_key: RunKey) -> tuple[FailureGroup, ...]:
+        with self._reading(run_key) as (file, index):
+            return grouped_failures(file.chunks(index.failed_rows()))
+
+    def running(self, run_key: RunKey, limit: int) -> tuple[RunningChunk, ...]:
+        now = self._clock()
+        with self._reading(run_key) as (file, index):
+            offsets = [offset for number in index.running()[:limit] if (offset := index.row(number))]
+            return tuple(
+                RunningChunk(record, (record.lease_expires_at or now) - now)
+                for record in file.chunks(offsets)
+            )
+
+    def others(self, run_key: RunKey, target: TableIdentity) -> tuple[OtherCampaign, ...]:
+        elsewhere = self._locks.campaigns_on(target)
+        with self._folder.looking():
+            return (*self._others(run_key, target, with_committed=False), *elsewhere)
 
     def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
         with self._reading(run_key) as (_, index):

@@ -28,6 +28,7 @@ from dpone_runtime.domain.stored_rows import (
     completed_chunk,
     event_of_campaign,
     event_of_change,
+    failed_since_opened,
     may_complete,
     renewed_chunk,
     shown_in_round,
@@ -38,10 +39,13 @@ from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
     Decision,
+    FailureGroup,
     OpeningDecision,
     OpeningView,
     OtherCampaign,
+    RunningChunk,
     StaleRevisionError,
+    grouped_failures,
 )
 
 _NAME = "memory"
@@ -123,19 +127,24 @@ class MemoryLedger:
         self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision, *, with_committed: bool = False
     ) -> Change | None:
         with self._lock:
-            others = tuple(
-                OtherCampaign(
-                    campaign,
-                    self._live_leases(campaign.run_key),
-                    _NAME,
-                    committed_windows(campaign, self._records(campaign.run_key)) if with_committed else (),
-                )
-                for _, campaign in sorted(self._campaigns.items())
-                if campaign.run_key != run_key
-                and campaign.target.same_object(target)
-                and (with_committed or not campaign.over)
-            )
+            others = self._others(run_key, target, with_committed=with_committed)
             return self._written(decide(OpeningView(self._campaigns.get(run_key), others)))
+
+    def _others(
+        self, run_key: RunKey, target: TableIdentity, *, with_committed: bool
+    ) -> tuple[OtherCampaign, ...]:
+        return tuple(
+            OtherCampaign(
+                campaign,
+                self._live_leases(campaign.run_key),
+                _NAME,
+                committed_windows(campaign, self._records(campaign.run_key)) if with_committed else (),
+            )
+            for _, campaign in sorted(self._campaigns.items())
+            if campaign.run_key != run_key
+            and campaign.target.same_object(target)
+            and (with_committed or not campaign.over)
+        )
 
     def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
         self._end_all_holders(run_key)
@@ -186,8 +195,28 @@ class MemoryLedger:
         }
 
     def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
-        failed = (record for record in self._records(run_key) if record.status is ChunkStatus.FAILED)
-        return tuple(failed)[:limit]
+        return tuple(self._shown_as(run_key, ChunkStatus.FAILED))[:limit]
+
+    def failed_or_lapsed(self, run_key: RunKey, first: int, last: int, limit: int) -> tuple[ChunkRecord, ...]:
+        found = self._shown_as(run_key, ChunkStatus.FAILED, ChunkStatus.LEASE_EXPIRED)
+        return tuple(record for record in found if first <= record.chunk_index <= last)[:limit]
+
+    def failed_count(self, run_key: RunKey) -> int:
+        with self._lock:
+            campaign = self._campaigns[run_key]
+            return sum(failed_since_opened(record, campaign) for record in self._records(run_key))
+
+    def failure_groups(self, run_key: RunKey) -> tuple[FailureGroup, ...]:
+        return grouped_failures(self._shown_as(run_key, ChunkStatus.FAILED))
+
+    def running(self, run_key: RunKey, limit: int) -> tuple[RunningChunk, ...]:
+        now = self._clock()
+        found = self._shown_as(run_key, ChunkStatus.RUNNING, ChunkStatus.LEASE_EXPIRED)
+        return tuple(RunningChunk(record, (record.lease_expires_at or now) - now) for record in found[:limit])
+
+    def others(self, run_key: RunKey, target: TableIdentity) -> tuple[OtherCampaign, ...]:
+        with self._lock:
+            return self._others(run_key, target, with_committed=False)
 
     def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
         return Counter(self._shown(record, round_number) for record in self._records(run_key))
@@ -288,7 +317,7 @@ class MemoryLedger:
             raise StaleRevisionError
         if campaign is not None:
             self._campaigns[campaign.run_key] = campaign
-            self._history.add(event_of_campaign(change.event, campaign))
+            self._history.add(event_of_campaign(change.event_of_campaign, campaign))
         if chunk is not None:
             self._store(chunk)
             self._history.add(event_of_change(change.event, chunk))
@@ -311,6 +340,10 @@ class MemoryLedger:
     def _records(self, run_key: RunKey) -> list[ChunkRecord]:
         with self._lock:
             return [record for (key, _), record in sorted(self._chunks.items()) if key == run_key]
+
+    def _shown_as(self, run_key: RunKey, *wanted: ChunkStatus) -> list[ChunkRecord]:
+        statuses = self.chunk_statuses(run_key)
+        return [record for record in self._records(run_key) if statuses[record.chunk_index] in wanted]
 
     def _live_leases(self, run_key: RunKey) -> int:
         now = self._clock()

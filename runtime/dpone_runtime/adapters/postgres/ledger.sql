@@ -169,14 +169,14 @@ SELECT chunk_index FROM {chunks}
  WHERE run_key = :run_key AND chunk_index BETWEEN :first AND :last AND status = 'committed' AND round = :round
 
 -- name: count_statuses
-SELECT CASE WHEN status = 'committed' AND round <> :round THEN 'pending'
+SELECT CASE WHEN status IN ('committed', 'failed') AND round <> :round THEN 'pending'
             WHEN status = 'running' AND lease_expires_at <= clock_timestamp() THEN 'lease_expired'
             ELSE status END, count(*)
   FROM {chunks} WHERE run_key = :run_key GROUP BY 1
 
 -- name: list_statuses
 SELECT c.chunk_index,
-       CASE WHEN c.status = 'committed' AND c.round <> g.round THEN 'pending'
+       CASE WHEN c.status IN ('committed', 'failed') AND c.round <> g.round THEN 'pending'
             WHEN c.status = 'running' AND c.lease_expires_at <= clock_timestamp() THEN 'lease_expired'
             ELSE c.status END
   FROM {chunks} c JOIN {campaigns} g USING (run_key)
@@ -186,7 +186,45 @@ SELECT c.chunk_index,
 SELECT run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at, idempotency_key,
        lower_bound, upper_bound, rows_extracted, rows_loaded, content_digest, error_code, error_message,
        dag_run_id, started_at, finished_at
-  FROM {chunks} WHERE run_key = :run_key AND status = 'failed' ORDER BY chunk_index LIMIT :count
+  FROM {chunks}
+ WHERE run_key = :run_key AND status = 'failed' AND round = (SELECT round FROM {campaigns} WHERE run_key = :run_key)
+ ORDER BY chunk_index LIMIT :count
+
+-- name: list_failed_or_lapsed
+-- What is failed in the campaign's round and what is marked running with a lapsed lease: each through its own partial index.
+(SELECT run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at, idempotency_key,
+       lower_bound, upper_bound, rows_extracted, rows_loaded, content_digest, error_code, error_message,
+       dag_run_id, started_at, finished_at
+  FROM {chunks}
+ WHERE run_key = :run_key AND status = 'failed' AND chunk_index BETWEEN :first AND :last
+   AND round = (SELECT round FROM {campaigns} WHERE run_key = :run_key)
+ ORDER BY chunk_index LIMIT :count)
+UNION ALL
+(SELECT run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at, idempotency_key,
+       lower_bound, upper_bound, rows_extracted, rows_loaded, content_digest, error_code, error_message,
+       dag_run_id, started_at, finished_at
+  FROM {chunks}
+ WHERE run_key = :run_key AND status = 'running' AND chunk_index BETWEEN :first AND :last
+   AND lease_expires_at <= clock_timestamp()
+ ORDER BY chunk_index LIMIT :count)
+ ORDER BY chunk_index LIMIT :count
+
+-- name: count_failed
+-- Of the campaign's round, since it was last opened: while it is open its row changes no more.
+SELECT count(*) FROM {chunks} c JOIN {campaigns} g USING (run_key)
+ WHERE c.run_key = :run_key AND c.status = 'failed' AND c.round = g.round AND c.finished_at >= g.updated_at
+
+-- name: group_failures
+SELECT coalesce(c.error_code, ''), count(*), min(c.chunk_index) FROM {chunks} c JOIN {campaigns} g USING (run_key)
+ WHERE c.run_key = :run_key AND c.status = 'failed' AND c.round = g.round
+ GROUP BY 1 ORDER BY 2 DESC, 1
+
+-- name: list_running
+-- With what each lease has left.
+SELECT run_key, chunk_index, status, revision, round, attempt, owner, lease_expires_at, idempotency_key,
+       lower_bound, upper_bound, rows_extracted, rows_loaded, content_digest, error_code, error_message,
+       dag_run_id, started_at, finished_at, coalesce(lease_expires_at - clock_timestamp(), interval '0')
+  FROM {chunks} WHERE run_key = :run_key AND status = 'running' ORDER BY chunk_index LIMIT :count
 
 -- name: find_ledgers
 -- Every audit schema of this database whose campaigns and chunks this user may read.
@@ -212,8 +250,8 @@ SELECT g.run_key, g.status, g.revision, g.round, g.plan_hash, g.config_hash, g.c
  ORDER BY g.run_key
 
 -- name: committed_ranges
--- Bounds of each run of adjacent chunks of which some round was committed. A later round begins only when every chunk is, and
--- leaves those rows in place where it does not come so far. No row: nothing of the campaign is in its target.
+-- Bounds of each run of adjacent chunks of which some round was committed. A later round leaves the rows of the one before in
+-- place where it does not come so far; what it has claimed may have been committed before. No row: nothing of the campaign is in its target.
 WITH done AS (
   SELECT c.chunk_index, c.chunk_index - row_number() OVER (ORDER BY c.chunk_index) AS island
     FROM {chunks} c

@@ -32,9 +32,12 @@ from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
     Decision,
+    FailureGroup,
     Fence,
     OpeningDecision,
     OpeningView,
+    OtherCampaign,
+    RunningChunk,
     StaleRevisionError,
 )
 
@@ -139,20 +142,20 @@ class SqlLedger:
                 run_key=run_key,
             ) from error
         campaign = campaign_from_row(rows[0][0]) if rows[0] else None
-        schemas = tuple(row[0] for row in rows[1])
-        others = tuple(
-            other
-            for other in campaigns_on_target(
-                self._session, target, schemas, self._schema, over=with_committed
-            )
-            if other.foreign or other.campaign.run_key != run_key
-        )
+        others = self._others(run_key, target, rows[1], over=with_committed)
         if with_committed:
             others = add_committed(self._session, others)
         change = self._decided(lambda: decide(OpeningView(campaign, others)))
         begins_round = change is not None and campaign is not None and change.event.round != campaign.round
         locks = (query("lock", lock=self._lock("close", run_key)),) if begins_round else ()
         return self._finish(change, had_chunk=False, had_campaign=campaign is not None, locks=locks)
+
+    def _others(
+        self, run_key: RunKey, target: TableIdentity, ledgers: list[Row], *, over: bool
+    ) -> tuple[OtherCampaign, ...]:
+        schemas = tuple(row[0] for row in ledgers)
+        found = campaigns_on_target(self._session, target, schemas, self._schema, over=over)
+        return tuple(other for other in found if other.foreign or other.campaign.run_key != run_key)
 
     def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
         self._end_all_holders(run_key)
@@ -180,7 +183,7 @@ class SqlLedger:
         writes: list[Statement] = []
         if change.campaign is not None:
             name = "update_campaign" if had_campaign else "insert_campaign"
-            writes.append(query(name, **values_of_campaign(change.campaign, change.event)))
+            writes.append(query(name, **values_of_campaign(change.campaign, change.event_of_campaign)))
         if change.chunk is not None:
             values = values_of_record(change.chunk, change.event)
             name = "end_chunk"
@@ -262,6 +265,23 @@ class SqlLedger:
         return tuple(
             record_from_row(row) for row in self._read("list_failures", run_key=run_key, count=limit)
         )
+
+    def failed_or_lapsed(self, run_key: RunKey, first: int, last: int, limit: int) -> tuple[ChunkRecord, ...]:
+        rows = self._read("list_failed_or_lapsed", run_key=run_key, first=first, last=last, count=limit)
+        return tuple(record_from_row(row) for row in rows)
+
+    def failed_count(self, run_key: RunKey) -> int:
+        return int(self._read("count_failed", run_key=run_key)[0][0])
+
+    def failure_groups(self, run_key: RunKey) -> tuple[FailureGroup, ...]:
+        return tuple(FailureGroup(*row) for row in self._read("group_failures", run_key=run_key))
+
+    def running(self, run_key: RunKey, limit: int) -> tuple[RunningChunk, ...]:
+        rows = self._read("list_running", run_key=run_key, count=limit)
+        return tuple(RunningChunk(record_from_row(row), row[19]) for row in rows)
+
+    def others(self, run_key: RunKey, target: TableIdentity) -> tuple[OtherCampaign, ...]:
+        return self._others(run_key, target, self._read("find_ledgers"), over=False)
 
     def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
         rows = self._read("count_statuses", run_key=run_key, round=round_number)
