@@ -62,7 +62,7 @@ def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | Non
     found = ledger.read_campaign(wanted.run_key)
     if found is not None:
         require_same_campaign(found, wanted)
-        if ledger.capabilities().distributed_lock and _goes_on(found, wanted, reason):
+        if _goes_on(found, wanted, reason) and ledger.capabilities().distributed_lock:
             return OpenedCampaign(found, Opening.FOUND)
         if found.finished and not wanted.repeatable:
             return OpenedCampaign(found, Opening.COMPLETE)
