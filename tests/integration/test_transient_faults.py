@@ -222,28 +222,30 @@ def copy_source(history: History, server: EmbeddedPostgres) -> None:
                 writing.write(block)
 
 
+@pytest.mark.parametrize("mapped", [False, True], ids=["internal", "mapped"])
 @pytest.mark.parametrize("step", ["copying", "before commit"])
-def test_a_target_that_crashes_ends_the_run_and_the_next_one_loads_the_chunk_once(
-    own_server: EmbeddedPostgres, tmp_path: Path, step: str
+def test_a_target_that_crashes_costs_a_second_attempt(
+    own_server: EmbeddedPostgres, tmp_path: Path, step: str, *, mapped: bool
 ) -> None:
-    """The ledger and the session lock are gone with it: nobody could say any more who owns what."""
+    """The ledger is away with it, and told of the failed attempt as soon as it answers again."""
     history = History(own_server.uri(), tmp_path)
     history.add_stale_rows()
-    run = history.start("run", history.manifest(), faults=[(step, 2, HOLD)])
+    faults = [(step, 2, HOLD)]
+    if mapped:
+        run = history.start_item(mapped_process(3), faults=faults)
+    else:
+        run = history.start("run", history.manifest(), faults=faults)
     run.wait_for(step, 2)
     crash(own_server)
     run.release()
-    failed = run.finish()
+    done = run.finish()
     history.close()
-    assert 5 == failed.exit_code, failed.output
-    assert "Traceback" not in failed.output
     history = History(own_server.uri(), tmp_path, found=True)
     try:
-        # Once the server was back, the run has still told it that the attempt had failed: nobody waits for its lease.
-        assert {1: ("committed", 1), 2: ("failed", 1)} == history.chunks()
-        assert 3 == history.value("SELECT count(*) FROM target.history WHERE day = %s", day(2))
-        done = history.run("backfill", "resume", history.manifest())
         assert 0 == done.exit_code, done.output
+        assert "the ledger does not answer; asking again for up to 30 s" in done.stderr
+        assert "chunk 2 is tried again in 1 s" in done.stderr
+        assert {1: ("committed", 1), 2: ("committed", 2), 3: ("committed", 1)} == history.chunks()
         assert TWICE == history.events(2)
         history.require_loaded(3)
     finally:

@@ -12,7 +12,7 @@ CAMPAIGN_COLUMNS = (
     *("inner_mode", "templated", "window_column", "window_kind", "window_lower", "window_upper"),
     *("window_everything", "source_server", "source_database", "source_relation", "source_name"),
     *("target_server", "target_database", "target_relation", "target_name"),
-    *("reason", "requested_by", "created_at", "updated_at"),
+    *("reason", "requested_by", "created_at", "updated_at", "loaded_columns"),
 )
 CHUNK_COLUMNS = (
     *("run_key", "chunk_index", "status", "revision", "round", "attempt", "owner", "lease_expires_at"),

@@ -177,7 +177,7 @@ class Statements:
         return [
             (row["chunk_index"], shown_status(row, campaign["round"], session.clock()))
             for row in rows
-            if campaign
+            if campaign and values["first"] <= row["chunk_index"] <= values["last"]
         ]
 
     def query_find_ledgers(self, _session: Session, _values: Values) -> Rows:
@@ -238,7 +238,7 @@ class Statements:
         assert newest is not None
         if newest is not row and not self._holds("update_campaign", newest, values, session.clock()):
             return []
-        columns = ("status", "revision", "round", "reason", "requested_by")
+        columns = ("status", "revision", "round", "reason", "requested_by", "loaded_columns")
         row = changed(newest, **{name: values[name] for name in columns}, updated_at=session.clock())
         session.changes().campaigns[key] = row
         return _event(session, values, row)

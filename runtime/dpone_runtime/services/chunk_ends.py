@@ -84,8 +84,8 @@ class ChunkEnds:
         try:
             self._fail(record, code, message, next_step, transient=transient)
         except DponeError:
-            # Its lane is through with it: what the ledger did not take now is told once more before the run ends.
-            self.unknown(record, error_class(code)(message, next_step=next_step))
+            # Its lane is through with it: what the ledger did not take now is told it later.
+            self.unknown(record, error_class(code)(message, next_step=next_step, transient=transient))
             raise
 
     def _fail(

@@ -32,6 +32,7 @@ from dpone_runtime.services.chunk_claims import ChunkClaims, RenewalVerdict
 from dpone_runtime.services.chunk_ends import AGAIN, ChunkEnds
 from dpone_runtime.services.chunk_queue import ChunkQueue
 from dpone_runtime.services.chunk_retries import ChunkRetries
+from dpone_runtime.services.ledger_absence import LedgerAbsence
 from dpone_runtime.services.run_report import RunObserver, RunReport
 
 TICK = timedelta(milliseconds=500)
@@ -101,6 +102,7 @@ class Coordinator:
         self._fatal: DponeError | None = None
         self.report = RunReport()
         self._retries = ChunkRetries(retry_rule, clock)
+        self._absence = LedgerAbsence(observer, clock)
         self._ends = ChunkEnds(claims, observer, self.report, self._retries, clock, goes_on=goes_on)
 
     def run(self, indexes: Iterator[int], selected: int, skipped: int) -> RunReport:
@@ -143,7 +145,9 @@ class Coordinator:
         self._bound()
         self._renew_most_overdue()
         self._check_fence()
-        self._ends.settle()
+        if self._ends.unsettled:
+            with self._absence:
+                self._ends.settle()
         self._start_lanes()
         claimed = self._dispatch_one()
         if not self._work_left():
@@ -155,7 +159,8 @@ class Coordinator:
         if self._ends.unsettled:
             return SETTLE_EVERY
         more = claimed and self._idle and not self._blocked
-        return _AT_ONCE if more or self._overdue() is not None else TICK
+        at_once = (more or self._overdue() is not None) and not self._absence.lasts
+        return _AT_ONCE if at_once else TICK
 
     def _listen(self, patience: timedelta) -> bool:
         """Take all that lanes say and all that have ended as one observation; nothing is claimed before it is through.
@@ -212,9 +217,16 @@ class Coordinator:
         index = self._retries.take_due()
         if index is None:
             index = self._queue.take(self._clock(), at_work=bool(self._active))
-        if index is None:
+        return index is not None and self._claim(index)
+
+    def _claim(self, index: int) -> bool:
+        """Claim a chunk; whether the ledger has answered."""
+        claim = None
+        with self._absence:
+            claim = self._claims.claim(index)
+        if claim is None:
+            self._queue.give_back(index)
             return False
-        claim = self._claims.claim(index)
         match claim.verdict:
             case ClaimVerdict.CLAIM:
                 if claim.record is not None and claim.request is not None:
@@ -249,7 +261,8 @@ class Coordinator:
 
     def _unsend(self, active: _Active) -> None:
         """Give a claim back that no lane has been told of."""
-        self._claims.release(active.record, "claimed and not sent")
+        with self._absence:
+            self._claims.release(active.record, "claimed and not sent")
         self._queue.give_back(active.record.chunk_index)
 
     # Ownership.
@@ -264,8 +277,10 @@ class Coordinator:
         lane = self._overdue()
         if lane is None:
             return
-        active, now = self._active[lane], self._clock()
-        match self._claims.renew(active.record):
+        active, now, verdict = self._active[lane], self._clock(), None
+        with self._absence:
+            verdict = self._claims.renew(active.record)
+        match verdict:
             case RenewalVerdict.RENEWED | RenewalVerdict.COMMITTED:
                 active.renewed_at = now
             case RenewalVerdict.LOST:
@@ -313,8 +328,9 @@ class Coordinator:
                 self._ends.told(active.request, record, receipt_of(event))
             case LaneEventKind.BUSY:
                 # We own the row, so whoever holds the chunk's lock may be ended.
-                self._claims.end_holders(record)
-                self._claims.release(record, "the chunk's lock was held")
+                with self._absence:
+                    self._claims.end_holders(record)
+                    self._claims.release(record, "the chunk's lock was held")
                 self._queue.put_back(record.chunk_index, ClaimVerdict.BUSY, self._clock())
             case LaneEventKind.COMMIT_UNKNOWN:
                 lost = LaneLostError("the answer to COMMIT was lost", next_step=AGAIN, transient=True)
@@ -323,7 +339,8 @@ class Coordinator:
                 self._ends.lost(record, event.message)
             case _:
                 code = event.code or LaneLostError.code.value
-                self._ends.failed(record, code, event.message, event.next_step, transient=event.transient)
+                with self._absence:
+                    self._ends.failed(record, code, event.message, event.next_step, transient=event.transient)
 
     def _gone(self, event: LaneEvent) -> None:
         was_opening = event.lane in self._opening
@@ -367,7 +384,8 @@ class Coordinator:
             if self._active:
                 self._interrupt_active()
             while self._ends.unsettled:
-                self._ends.settle()
+                with self._absence:
+                    self._ends.settle()
                 if self._ends.unsettled:
                     self._lanes.poll(SETTLE_EVERY)
         finally:

@@ -152,17 +152,82 @@ def test_another_run_may_take_a_chunk_that_waits():
     assert {1: COMMITTED} == stage.statuses()
 
 
-def test_a_failure_that_the_ledger_could_not_take_is_told_it_before_the_run_ends():
+# A ledger that does not answer.
+
+
+def let_ledger_be_away(stage: Stage, since: float, until: float) -> None:
+    """Between two moments every change of the ledger fails, as it does while its server restarts."""
+    transition, renew = stage.ledger.transition, stage.ledger.renew
+
+    def away() -> bool:
+        return seconds(since) <= stage.clock.elapsed() < seconds(until)
+
+    def refuse() -> None:
+        if away():
+            raise DatabaseFailedError("the connection broke", transient=True)
+
+    def change(*given):
+        refuse()
+        return transition(*given)
+
+    def prolong(*given):
+        refuse()
+        return renew(*given)
+
+    stage.ledger.transition, stage.ledger.renew = change, prolong
+
+
+AWAY = "the ledger does not answer; asking again for up to 30 s: the connection broke"
+
+
+def test_a_failure_that_the_ledger_could_not_take_is_told_it_later_and_tried_again():
     stage = Stage(chunks=2)
     lanes = stage.lanes({1: [FAILS]})
-    transition = stage.ledger.transition
+    let_ledger_be_away(stage, 1, 9)
+    run = stage.run(lanes)
+    assert (2, []) == (run.report.committed, run.report.failures)
+    assert [*CLAIM_AND_FAIL, EventKind.CLAIMED, EventKind.COMMITTED] == kinds(stage, 1)
+    assert [AWAY, "chunk 1 is tried again in 1 s: the rows are bad"] == stage.told.waits
 
-    def away(*given):
-        stage.ledger.transition = transition
-        raise DatabaseFailedError("the connection broke", transient=True)
 
-    lanes.at(seconds(0.9), lambda: setattr(stage.ledger, "transition", away))
+def test_a_claim_that_the_ledger_does_not_take_is_made_later():
+    stage = Stage(chunks=2)
+    let_ledger_be_away(stage, 1, 20)
+    run = stage.run()
+    assert (2, 0) == (run.report.committed, run.report.left)
+    assert [EventKind.CLAIMED, EventKind.COMMITTED] == kinds(stage, 2)
+    assert seconds(20) < stage.clock.elapsed() < seconds(23)
+
+
+def test_a_renewal_that_the_ledger_does_not_take_is_made_later():
+    stage = Stage(chunks=1)
+    let_ledger_be_away(stage, 29, 55)
+    run = stage.run(stage.lanes({1: [Attempt(takes=seconds(140))]}))
+    assert (1, []) == (run.report.committed, run.report.failures)
+    assert [AWAY] == stage.told.waits
+
+
+@pytest.mark.parametrize(
+    "first", [Attempt(), FAILS, Attempt(takes=seconds(500))], ids=["claim", "failure", "renewal"]
+)
+def test_a_ledger_that_stays_away_ends_the_run(first: Attempt):
+    stage = Stage(chunks=2)
+    lanes = stage.lanes({1: [first]})
+    let_ledger_be_away(stage, 1, 10_000)
     with pytest.raises(DatabaseFailedError, match="the connection broke"):
         stage.run(lanes)
-    assert CLAIM_AND_FAIL == kinds(stage, 1)
-    assert "the rows are bad" == stage.ledger.read_chunk(stage.plan.run_key, 1).error_message
+    assert lanes.closed
+    assert seconds(30) < stage.clock.elapsed() < seconds(75)
+
+
+def test_a_refusal_that_time_does_not_mend_ends_the_run_at_once():
+    stage = Stage(chunks=2)
+    lanes = stage.lanes()
+
+    def refuse(*given):
+        raise DatabaseFailedError("permission denied")
+
+    lanes.at(seconds(0.5), lambda: setattr(stage.ledger, "transition", refuse))
+    with pytest.raises(DatabaseFailedError, match="permission denied"):
+        stage.run(lanes)
+    assert stage.clock.elapsed() < seconds(3)

@@ -56,8 +56,8 @@ class Merge:
         self._require_keys(connection)
         merged = _affected(connection, self._upsert())
         self.after("merged")
-        if merged == copied or self.key.version is None:
-            return merged
+        if merged == copied:
+            return copied
         # Outdone by a newer row of chunk or target, or dropped by a trigger: only what is there tells them apart.
         return copied - max(0, _count(connection, self._due_count()) - merged)
 

@@ -40,6 +40,16 @@ FENCE_SILENCE = LEASE_TTL
 
 FENCE_WAIT = timedelta(seconds=5)
 _TABLES = 3
+_COMPLETE = (
+    "begin",
+    "read_campaign",
+    "read_chunk",
+    "committed_chunks",
+    "count_statuses",
+    "list_statuses",
+    "list_failures",
+)
+"""How a batch begins that is a transaction of its own, or none."""
 _CREATES = (
     "create_schema",
     "create_campaigns",
@@ -104,8 +114,8 @@ class PostgresSession:
         self._connection = connect(connection, "ledger")
 
     def batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        if self._connection.closed and statements[0].name == "begin":
-            # Only what begins a transaction of its own: the rest of one that broke must not run outside of it.
+        if self._connection.closed and statements[0].name in _COMPLETE:
+            # The rest of a transaction that broke must not run outside of it.
             self._connection = connect(self._resolved, "ledger", again=True)
         try:
             cursors = run_batch(self._connection, statements)

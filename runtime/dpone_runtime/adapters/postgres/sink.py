@@ -56,6 +56,7 @@ class PostgresSink:
         self._change = change
         self._completion = completion
         self._seen = seen
+        self._look = seen.look()
         self._queries = protocol_queries()
         self._connection = connect(connection, "sink")
         self._strict = strict
@@ -109,7 +110,7 @@ class PostgresSink:
     def _change_slice(
         self, request: LoadRequest, stream: RowStream, progress: Callable[[int], None]
     ) -> LoadReceipt:
-        held = run_batch(self._connection, (*self._seen.lock("ROW EXCLUSIVE"), self._seen.look()))
+        held = run_batch(self._connection, (*self._seen.lock("ROW EXCLUSIVE"), self._look))
         self._seen.require("target", held[-1].fetchall())
         into = self._change.begin(self._connection, request)
         columns, options = self._chunked.column_list, self._chunked.format.options

@@ -46,6 +46,7 @@ class PostgresSource:
         self._resolved = connection
         self._chunked = chunked
         self._seen = seen
+        self._look = seen.look()
         self._digests = digests
         self._connection = connect(connection, "source")
 
@@ -64,7 +65,7 @@ class PostgresSource:
                 wait = Statement("wait", f"SET LOCAL lock_timeout = {DATA_LOCK_WAIT_MS}", {})
                 # Nothing before the lock takes a snapshot, nor does the lock: what is read later is as of after its wait.
                 opening = (begin, wait, *self._seen.lock("ACCESS SHARE"), settings_statement(settings))
-                found = run_batch(self._connection, (*opening, self._seen.look()))[-1]
+                found = run_batch(self._connection, (*opening, self._look))[-1]
                 self._seen.require("source", found.fetchall())
                 content = self._content(chunk) if self._digests else None
                 stream = copy_out(self._connection, self.statement(chunk), doing)
