@@ -41,12 +41,12 @@ class SmallLoader:
     def load(self, request: LoadRequest, progress: Callable[[int], None]) -> LoadReceipt:
         index = request.chunk.index
         act = self._acts.get(str(index), "commit")
-        if act in ERRORS:
-            raise ERRORS[str(act)]
         if isinstance(act, dict) and "announce" in act:
             self._announce(int(act["announce"]))
         elif isinstance(act, dict):
             self._send(str(act["send"]).encode(), int(act.get("times", 1)))
+        elif act in ERRORS:
+            raise ERRORS[str(act)]
         elif act != "commit":
             self._act(str(act), progress)
         return LoadReceipt(10 * index, 10 * index, 1000)

@@ -265,45 +265,67 @@ def test_an_error_that_nobody_expected_ends_the_lane(make_pool):
 
 
 @pytest.mark.parametrize(
-    "act",
+    "act, why",
     [
-        {"send": "{"},
-        {"send": "[]"},
-        {"send": '{"kind": "surprise"}'},
-        {"send": '{"kind": "committed", "rows_loaded": -1}'},
-        {"send": '{"kind": "committed", "rows_loaded": "many"}'},
-        {"send": '{"kind": "progress", "bytes_moved": NaN}'},
-        {"send": '{"kind": "ready", "pid": 1, "process_group": 1}'},
-        {"send": '{"kind": "opened"}'},
-        {"send": '{"kind": "gone"}'},
-        {"send": '{"kind": "committed", "chunk_index": 7, "rows_loaded": 1}'},
-        {"send": '{"kind": "committed"}'},
-        {"send": '{"kind": "progress", "chunk_index": 2, "bytes_moved": 1}'},
-        {"send": "x", "times": FRAME_LIMIT_BYTES + 1},
+        ({"send": "{"}, "a frame is not JSON"),
+        ({"send": "[]"}, "a frame has no kind"),
+        ({"send": '{"kind": "surprise"}'}, "unknown kind 'surprise'"),
+        ({"send": '{"kind": "gone"}'}, "unknown kind 'gone'"),
+        ({"send": '{"kind": "committed", "chunk_index": 1, "rows_loaded": -1}'}, "rows_loaded is no count"),
+        ({"send": '{"kind": "committed", "rows_loaded": "many"}'}, "rows_loaded is no count"),
+        ({"send": '{"kind": "progress", "bytes_moved": NaN}'}, "bytes_moved is no count"),
+        ({"send": '{"kind": "ready", "pid": 1, "process_group": 1}'}, "it is ready twice"),
+        ({"send": '{"kind": "opened"}'}, "it opens twice"),
+        (
+            {"send": '{"kind": "committed", "chunk_index": 7, "rows_loaded": 1}'},
+            "a chunk that it was not given",
+        ),
+        ({"send": '{"kind": "committed"}'}, "a chunk that it was not given"),
+        (
+            {"send": '{"kind": "progress", "chunk_index": 2, "bytes_moved": 1}'},
+            "a chunk that it was not given",
+        ),
+        ({"send": "x", "times": FRAME_LIMIT_BYTES + 1}, "bytes was announced"),
     ],
-    ids=lambda act: act["send"][:40],
+    ids=lambda given: given["send"][:40] if isinstance(given, dict) else "",
 )
-def test_a_lane_that_says_nonsense_is_ended_and_its_peer_goes_on(make_pool, act):
+def test_a_lane_that_says_nonsense_is_ended_and_its_peer_goes_on(make_pool, act, why):
     pool = make_pool({1: act})
     first, second = opened(pool, 2)
     process = psutil.Process(pool._lanes[first].process.pid)
     pool.send(first, request(1))
-    assert first == events_until(pool, KIND.GONE)[-1].lane
+    events = events_until(pool, KIND.GONE)
+    assert [(first, KIND.GONE)] == [(event.lane, event.kind) for event in events]
+    # Ended by the pool, before it could answer for its chunk.
+    assert why in events[0].message
+    assert "killed by signal" in events[0].message
     assert gone(process.pid)
     pool.send(second, request(2))
     assert second == events_until(pool, KIND.COMMITTED)[-1].lane
 
 
-@pytest.mark.parametrize("announced", [100, FRAME_LIMIT_BYTES + 1, -1])
-def test_half_a_frame_keeps_nobody_waiting(make_pool, announced):
+@pytest.mark.parametrize(
+    "announced, why",
+    [
+        (100, "silent for 1 s"),
+        (FRAME_LIMIT_BYTES + 1, "bytes was announced"),
+        (-1, "bytes was announced"),
+    ],
+)
+def test_half_a_frame_keeps_nobody_waiting(make_pool, announced, why):
     pool = make_pool({1: {"announce": announced}}, "open_silent", silence=1)
     first, second = opened(pool, 2)
     pool.send(first, request(1))
-    began = time.monotonic()
     pool.send(second, request(2))
+    began = time.monotonic()
     events = events_until(pool, KIND.GONE)
+    if announced == 100:
+        # It is heard while the other one is at half a frame.
+        assert (second, KIND.COMMITTED) == (events[0].lane, events[0].kind)
+    (end,) = [event for event in events if event.lane == first]
+    assert KIND.GONE is end.kind
+    assert why in end.message
     assert time.monotonic() - began < 20
-    assert {(second, KIND.COMMITTED), (first, KIND.GONE)} <= {(event.lane, event.kind) for event in events}
 
 
 def test_a_lane_that_talks_without_end_does_not_keep_its_peers_waiting(make_pool):
