@@ -92,7 +92,7 @@ class Lane:
 
     def _connect(self) -> Session:
         database, parent = self._pool.parent.database, self._pool.parent
-        self._session = database.connect(f"{self.name}/sink", parent.wall_clock_skew)
+        self._session = database.connect(f"{self.name}/sink", parent.clocks.skew)
         return self._session
 
     def _ask(self, *statements: Statement) -> Generator[Condition | None, None, Answer]:
@@ -178,7 +178,7 @@ class SimulatedLanes:
             "lower": date.fromisoformat(request.chunk.lower).toordinal(),
             "upper": date.fromisoformat(request.chunk.upper).toordinal(),
         }
-        names = ("copy_first", "copy_last")
+        names: tuple[str, ...] = ("copy_first", "copy_last")
         if self._mode is not InnerMode.INCREMENTAL_APPEND:
             names = ("delete", *names)
         return tuple(Statement(name, name, values) for name in names)
@@ -199,7 +199,7 @@ class SimulatedLanes:
 
     def poll(self, timeout: timedelta) -> tuple[LaneEvent, ...]:
         slow = SLOW_TICK if timeout >= timedelta(milliseconds=500) else timeout
-        self.parent.wait(lambda: bool(self.events) or self._gone(), slow)
+        self.parent.wait(lambda: bool(self.events or self._gone()), slow)
         events = list(self.events)
         self.events.clear()
         for lane in self._gone():

@@ -245,6 +245,13 @@ def test_an_opening_that_allows_overlaps_is_noticed(monkeypatch):
     assert "overlap" == failed.name
 
 
+def test_an_append_to_what_another_has_loaded_is_noticed(monkeypatch):
+    monkeypatch.setattr(open_campaign, "_require_nothing_committed", lambda wanted, others, *, resumed: None)
+    failed = failure(Weakening(), (Family.OPENING, Family.CLOSING))
+    assert failed is not None
+    assert "exactly once" == failed.name
+
+
 @pytest.mark.parametrize(
     "rule, broken",
     [("a live lease is busy", "live lease"), ("no more than max_active", "max_active")],

@@ -109,7 +109,7 @@ def test_a_run_without_faults_loads_each_chunk_by_one_attempt():
     world.settle()
     kinds = Counter(event["kind"] for event in world.database.events)
     assert {"opened": 1, "claimed": 3, "committed": 3, "completed": 1} == kinds
-    assert ["run"] == list(world.processes)
+    assert ["run", "once more 0"] == list(world.processes)
 
 
 # A failing schedule.
