@@ -12,7 +12,7 @@ CAMPAIGN_COLUMNS = (
     *("inner_mode", "templated", "window_column", "window_kind", "window_lower", "window_upper"),
     *("window_everything", "source_server", "source_database", "source_relation", "source_name"),
     *("target_server", "target_database", "target_relation", "target_name"),
-    *("reason", "requested_by", "created_at", "updated_at"),
+    *("reason", "requested_by", "created_at", "updated_at", "loaded_columns"),
 )
 CHUNK_COLUMNS = (
     *("run_key", "chunk_index", "status", "revision", "round", "attempt", "owner", "lease_expires_at"),
@@ -41,7 +41,7 @@ def chunk_columns(row: Row) -> tuple[Any, ...]:
 
 def shown_status(row: Row, round_number: int, now: datetime) -> str:
     """Give the status that a person should see."""
-    if row["status"] == "committed" and row["round"] != round_number:
+    if row["status"] in ("committed", "failed") and row["round"] != round_number:
         return "pending"
     if row["status"] == "running" and row["lease_expires_at"] <= now:
         return "lease_expired"

@@ -208,7 +208,10 @@ def _items(chance: Random) -> Story:
     for number in range(1, chance.randint(2, 4) + 1):
         first = chance.randint(1, chunks)
         last = chance.randint(first, chunks)
-        start = Start(f"item {number}", Kind.ITEM, 0, first, last, clocks=_clocks(chance))
+        halts = chance.choice((None, None, 1, 2))
+        start = Start(
+            f"item {number}", Kind.ITEM, 0, first, last, stop_after_failures=halts, clocks=_clocks(chance)
+        )
         story.start(chance.randint(0, 40 * number), start)
     return story
 
@@ -248,6 +251,7 @@ def _takeover(chance: Random) -> Story:
             _pause(story, chance, "chunk_lock_holders")
             if chance.random() < 0.3:  # and then stays there with the chunk's lock
                 story.after(lane, "guard_chunk", 0, "freeze", sink)
+                story.after("item 2/lane 1", "lock", 1, "advance", seconds=6.0)
                 story.after(lane, "guard_chunk", chance.randint(40, 90), "wake", sink)
         case 2:  # the lane is in the middle of its rows, and commits while another looks at the chunk
             _fall_asleep(story, chance, coordinator, after=lane, statement="copy_first")
@@ -341,6 +345,8 @@ def _closing(chance: Random) -> Story:
 
 def _opening(chance: Random) -> Story:
     """Overlapping campaigns are opened at about the same time, resumed, and cancelled."""
+    if chance.random() < 0.2:
+        return _taken_in_turn(chance)
     loads = tuple(
         Load(key, begins, chance.randint(1, 2), mode=_mode(chance), templated=chance.random() < 0.3)
         for key, begins in (("a", 0), ("b", chance.randint(0, 1)), ("c", 1))
@@ -356,6 +362,20 @@ def _opening(chance: Random) -> Story:
         )
     if chance.random() < 0.6:
         story.start(chance.randint(20, 120), Start("cancel", Kind.CANCEL, 0))
+    return story
+
+
+def _taken_in_turn(chance: Random) -> Story:
+    """Two campaigns take one window from one another: each is cancelled before it is through, and resumed."""
+    loads = tuple(Load(key, 0, chance.randint(1, 2), mode=_mode(chance)) for key in ("a", "b"))
+    story, step = Story(Setup(loads), 420), 0
+    for number in range(1, 5):
+        load = number % 2
+        reason = "go on" if number > 2 else None
+        story.start(step, Start(f"item {number}", Kind.ITEM, load, reason=reason, clocks=_clocks(chance)))
+        if number < 3 or chance.random() < 0.3:
+            story.start(step + chance.randint(12, 60), Start(f"cancel {number}", Kind.CANCEL, load))
+        step += chance.randint(40, 110)
     return story
 
 

@@ -83,7 +83,7 @@ def test_schedules_meet_every_way_in_which_a_chunk_and_a_campaign_can_end(heard)
     assert min(taken_over, settled) > 100
 
 
-CAMPAIGN_EVENTS = {"opened", "resumed", "round_begun", "cancel_requested", "closed", "completed"}
+CAMPAIGN_EVENTS = {"opened", "resumed", "round_begun", "cancel_requested", "halted", "closed", "completed"}
 LANE_EVENTS = {
     LaneEventKind.OPENED,
     LaneEventKind.COMMITTED,

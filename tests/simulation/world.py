@@ -76,6 +76,7 @@ class Start:
     lanes: int = 1
     reason: str | None = None
     only: frozenset[int] | None = None
+    stop_after_failures: int | None = None
     clocks: Clocks = RIGHT
 
 
@@ -262,6 +263,7 @@ class World:
             policy=RetryPolicy.NON_COMMITTED,
             dag_run_id=None,
             reason=start.reason,
+            stop_after_failures=start.stop_after_failures,
         )
         return run_campaign(tools, plan, wanted, selection)
 
@@ -378,7 +380,7 @@ class SilentObserver:
     def failed(self, failure: Failure) -> None:
         """Nothing."""
 
-    def moved(self, bytes_moved: int) -> None:
+    def moved(self, chunk_index: int, bytes_moved: int) -> None:
         """Nothing."""
 
     def waiting(self, reason: str) -> None:
