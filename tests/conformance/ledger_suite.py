@@ -821,6 +821,19 @@ class LedgerConformance:
         assert "another backfill_id" in refused.value.next_step
         assert CampaignStatus.CLOSED is ledger.read_campaign(RUN_KEY).status
 
+    def test_an_append_is_not_resumed_over_what_an_older_campaign_has_loaded_since(self, backend, ledger):
+        """The older one was closed when this one began, and took the window back."""
+        older, wanted = appending("2013-01-03", "2013-01-06"), make_campaign(inner_mode="incremental_append")
+        cancel_campaign(ledger, open_campaign(ledger, older).campaign, reason="stop", by=None)
+        backend.pass_time()
+        cancel_campaign(ledger, open_campaign(ledger, wanted).campaign, reason="stop", by=None)
+        backend.pass_time()
+        assert Opening.RESUMED is open_campaign(ledger, older, reason="go on").how
+        set_status(ledger, CampaignStatus.COMPLETE, older.run_key)
+        with pytest.raises(OverlapError, match="load them twice"):
+            open_campaign(ledger, wanted, reason="go on")
+        assert CampaignStatus.CLOSED is ledger.read_campaign(RUN_KEY).status
+
     def test_an_append_that_began_with_a_reason_is_resumed(self, backend, ledger):
         earlier = open_campaign(ledger, appending("2013-01-03", "2013-01-06")).campaign
         set_status(ledger, CampaignStatus.COMPLETE, earlier.run_key)

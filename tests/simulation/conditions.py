@@ -108,6 +108,13 @@ CONDITIONS: dict[str, dict[str, Condition]] = {
     "list_failures": {
         "run_key = :run_key": _equal("run_key"),
         "status = 'failed'": _has("status", "failed"),
+        "round = (SELECT round FROM {campaigns} WHERE run_key = :run_key)": (
+            lambda row, values, _now: row["round"] == values["campaign_round"]
+        ),
+    },
+    "list_running": {
+        "run_key = :run_key": _equal("run_key"),
+        "status = 'running'": _has("status", "running"),
     },
 }
 

@@ -31,6 +31,9 @@ CHECKS_ITS_CLIENT = 10.0
 """Seconds: `client_connection_check_interval`, how long a waiting statement outlives its client."""
 KEEPALIVE = 40.0
 """Seconds until a server gives up a client whose host has vanished: idle 20, and 4 probes of 5."""
+MOMENT = 1e-6
+"""What a statement takes: no two of them happen at one time."""
+
 EVER = float("inf")
 
 
@@ -150,6 +153,11 @@ class Session:
             return EVER
         return self._waits_until() if self._running is not None else self._idle_until()
 
+    def idle_for(self) -> float:
+        """How long the server has waited for a word of its client, in seconds."""
+        asked = bool(self._running or self._inbox or self.transaction)
+        return 0.0 if asked else self.database.elapsed - self._since
+
     def step(self) -> None:
         """Execute one statement, go on waiting, or end."""
         if self.signalled:
@@ -198,6 +206,7 @@ class Session:
 
     def _begin(self, statement: Statement) -> None:
         self.ran.append(statement.name)
+        self.database.elapsed += MOMENT
         self._since = self.database.elapsed
         self._alone = self.transaction is None
         found = self.database.execute(self, statement)

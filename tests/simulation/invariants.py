@@ -39,19 +39,30 @@ class Expectation:
     days: dict[int, list[str]] = field(default_factory=dict)
     committed: Counter[tuple[str, int, int]] = field(default_factory=Counter)
 
+    reasons: dict[str, str | None] = field(default_factory=dict)
+    """With which reason each campaign was opened first: with one, an append may meet rows of others."""
+
     def follow(self, commit: Commit) -> None:
-        """Take in the events of one commit, in their order."""
+        """Take in the events of one commit, in their order.
+
+        Errors: ViolationError for an append to what is there.
+        """
         for event in commit.wrote.events:
-            if event["kind"] != "committed":
-                continue
-            key = (event["run_key"], event["chunk_index"])
-            self.committed[event["run_key"], event["round"], event["chunk_index"]] += 1
-            row, campaign = commit.after.chunks[key], commit.after.campaigns[event["run_key"]]
-            for day in range(*map(_ordinal, (row["lower_bound"], row["upper_bound"]))):
-                kept = (
-                    self.days.get(day, []) if campaign["inner_mode"] == InnerMode.INCREMENTAL_APPEND else []
-                )
-                self.days[day] = [*kept, event["owner"]]
+            if event["kind"] == "opened":
+                self.reasons[event["run_key"]] = event["detail"]
+            if event["kind"] == "committed":
+                self._committed(commit, event)
+
+    def _committed(self, commit: Commit, event: Row) -> None:
+        run_key, index = event["run_key"], event["chunk_index"]
+        self.committed[run_key, event["round"], index] += 1
+        row, campaign = commit.after.chunks[run_key, index], commit.after.campaigns[run_key]
+        for day in range(*map(_ordinal, (row["lower_bound"], row["upper_bound"]))):
+            appends = campaign["inner_mode"] == InnerMode.INCREMENTAL_APPEND
+            kept = self.days.get(day, []) if appends else []
+            if kept and self.reasons[run_key] is None:
+                raise ViolationError("exactly once", f"{_place(row)} was appended to rows that are there")
+            self.days[day] = [*kept, event["owner"]]
 
 
 def _ordinal(bound: str) -> int:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from datetime import date, timedelta
 
 from dpone_contract.errors import ErrorCode
-from dpone_contract.manifest import InnerMode
+from dpone_contract.manifest import InnerMode, TableName
 from dpone_runtime.adapters.postgres.completion import RowCompletion
+from dpone_runtime.adapters.postgres.connect import DATA_LOCK_WAIT_MS
+from dpone_runtime.adapters.postgres.seen_table import SeenTable
 from dpone_runtime.adapters.postgres.session import PROTOCOL_IDLE_MS
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
@@ -21,6 +24,8 @@ from tests.simulation.tables import Answer, ConnectionLostError, LockNotAvailabl
 
 COMPLETION = RowCompletion(SCHEMA)
 LOCK_WAIT = timedelta(seconds=5)
+DATA_LOCK_WAIT = timedelta(milliseconds=DATA_LOCK_WAIT_MS)
+SEEN = SeenTable(table=TableName(schema="public", name="flights"), relation=1, kind="r", types={})
 SILENCE = 90.0
 SLOW_TICK = timedelta(seconds=5)
 """A coordinator may come back from its wait later than it asked to; so a wait of minutes takes a few steps only."""
@@ -92,7 +97,7 @@ class Lane:
 
     def _connect(self) -> Session:
         database, parent = self._pool.parent.database, self._pool.parent
-        self._session = database.connect(f"{self.name}/sink", parent.wall_clock_skew)
+        self._session = database.connect(f"{self.name}/sink", parent.clocks.skew)
         return self._session
 
     def _ask(self, *statements: Statement) -> Generator[Condition | None, None, Answer]:
@@ -111,7 +116,7 @@ class Lane:
             QUERIES.statement("begin"),
             settings(LOCK_WAIT, PROTOCOL_IDLE_MS),
             COMPLETION.lock(request),
-            settings(timedelta(0)),
+            settings(DATA_LOCK_WAIT),
             *COMPLETION.guard(request),
         )
         if isinstance(begun.error, LockNotAvailableError):
@@ -121,8 +126,9 @@ class Lane:
         if not begun.rows[-1]:
             yield from self._ask(QUERIES.statement("rollback"))
             return self._event(request, LaneEventKind.LEASE_LOST)
-        for statement in self._pool.slice_change(request):
-            answer = yield from self._ask(statement)
+        seen = (*SEEN.lock("ROW EXCLUSIVE"), SEEN.look())
+        for batch in (seen, *((statement,) for statement in self._pool.slice_change(request))):
+            answer = yield from self._ask(*batch)
             if answer.error is not None:
                 return self._failed(request, answer)
             if self.poisoned:
@@ -147,13 +153,15 @@ class Lane:
 
     def _failed(self, request: LoadRequest, answer: Answer) -> LaneEvent:
         assert answer.error is not None
-        return self._event(request, LaneEventKind.FAILED, code=ErrorCode.DATABASE_FAILED.value)
+        code = ErrorCode.DATABASE_FAILED.value
+        return self._event(request, LaneEventKind.FAILED, code, transient=True)
 
-    def _event(self, request: LoadRequest, kind: LaneEventKind, code: str | None = None) -> LaneEvent:
+    def _event(
+        self, request: LoadRequest, kind: LaneEventKind, code: str | None = None, *, transient: bool = False
+    ) -> LaneEvent:
         rows = 2 if kind is LaneEventKind.COMMITTED else 0
-        return LaneEvent(
-            self.number, kind, request.chunk.index, rows, rows, rows, code=code, message=kind.value
-        )
+        told = LaneEvent(self.number, kind, request.chunk.index, rows, rows, rows, message=kind.value)
+        return replace(told, code=code, transient=transient)
 
 
 class SimulatedLanes:
@@ -178,9 +186,9 @@ class SimulatedLanes:
             "lower": date.fromisoformat(request.chunk.lower).toordinal(),
             "upper": date.fromisoformat(request.chunk.upper).toordinal(),
         }
-        names = ("copy_first", "copy_last")
+        names: tuple[str, ...] = ("copy_first", "copy_last")
         if self._mode is not InnerMode.INCREMENTAL_APPEND:
-            names = ("delete", *names)
+            names = ("slice", *names)
         return tuple(Statement(name, name, values) for name in names)
 
     # The port.
@@ -199,7 +207,7 @@ class SimulatedLanes:
 
     def poll(self, timeout: timedelta) -> tuple[LaneEvent, ...]:
         slow = SLOW_TICK if timeout >= timedelta(milliseconds=500) else timeout
-        self.parent.wait(lambda: bool(self.events) or self._gone(), slow)
+        self.parent.wait(lambda: bool(self.events or self._gone()), slow)
         events = list(self.events)
         self.events.clear()
         for lane in self._gone():

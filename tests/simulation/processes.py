@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 
 from greenlet import getcurrent, greenlet
@@ -15,8 +16,20 @@ class KilledError(BaseException):
     """Raised where a killed process waits: it unwinds, and whatever it calls on the way raises this again."""
 
 
+@dataclass(frozen=True)
+class Clocks:
+    """A process's own clock goes at `rate` from `offset` seconds on; its wall clock is off by `skew` seconds."""
+
+    rate: float = 1.0
+    offset: float = 0.0
+    skew: float = 0.0
+
+
+RIGHT = Clocks()
+
+
 class Process:
-    """One process. `act` is its main function, `rate` and `offset` how its own clock goes, `skew` how far its wall clock is off.
+    """One process. `act` is its main function.
 
     The hub is whoever calls `step`; `act` runs until it waits, and its own exceptions never leave it.
     """
@@ -26,10 +39,7 @@ class Process:
         database: Database,
         name: str,
         act: Callable[[Process], object],
-        *,
-        rate: float = 1.0,
-        offset: float = 0.0,
-        skew: float = 0.0,
+        clocks: Clocks = RIGHT,
     ) -> None:
         self.database = database
         self.name = name
@@ -41,7 +51,7 @@ class Process:
         self.refusal: DponeError | None = None
         self.crash: BaseException | None = None
         self.sessions: list[Session] = []
-        self._rate, self._offset, self.wall_clock_skew = rate, offset, skew
+        self.clocks = clocks
         self._act = act
         self._greenlet = greenlet(self._main)
         self._hub: greenlet | None = None
@@ -103,7 +113,7 @@ class Process:
         self.require_alive()
         self._condition = condition
         self._until = (
-            EVER if timeout is None else self.database.elapsed + timeout.total_seconds() / self._rate
+            EVER if timeout is None else self.database.elapsed + timeout.total_seconds() / self.clocks.rate
         )
         assert self._hub is not None
         self._hub.switch()
@@ -118,11 +128,11 @@ class Process:
     def clock(self) -> timedelta:
         """Its own elapsed time, which nobody else shares."""
         self.require_alive()
-        return timedelta(seconds=self._offset + self._rate * self.database.elapsed)
+        return timedelta(seconds=self.clocks.offset + self.clocks.rate * self.database.elapsed)
 
     def connect(self, purpose: str) -> Session:
         """Open a session of this process."""
         self.require_alive()
-        session = self.database.connect(f"{self.name}/{purpose}", self.wall_clock_skew)
+        session = self.database.connect(f"{self.name}/{purpose}", self.clocks.skew)
         self.sessions.append(session)
         return session

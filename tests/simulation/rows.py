@@ -41,7 +41,7 @@ def chunk_columns(row: Row) -> tuple[Any, ...]:
 
 def shown_status(row: Row, round_number: int, now: datetime) -> str:
     """Give the status that a person should see."""
-    if row["status"] == "committed" and row["round"] != round_number:
+    if row["status"] in ("committed", "failed") and row["round"] != round_number:
         return "pending"
     if row["status"] == "running" and row["lease_expires_at"] <= now:
         return "lease_expired"

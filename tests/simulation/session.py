@@ -8,6 +8,8 @@ from datetime import timedelta
 
 from dpone_contract.errors import CampaignBusyError, DatabaseFailedError
 from dpone_runtime.adapters.postgres.session import (
+    FENCE_SILENCE,
+    FENCE_WAIT,
     PROTOCOL_IDLE_MS,
     lock_key,
     postgres_queries,
@@ -19,7 +21,7 @@ from dpone_runtime.adapters.sql.session import LockTimeoutError
 from dpone_runtime.domain.capabilities import StateCapabilities
 from tests.simulation.database import Session
 from tests.simulation.statements import SCHEMA
-from tests.simulation.tables import ConnectionLostError, LockNotAvailableError
+from tests.simulation.tables import Answer, ConnectionLostError, LockNotAvailableError
 
 QUERIES = postgres_queries(SCHEMA)
 _LOST = "the connection broke while writing the ledger"
@@ -36,9 +38,14 @@ class SimulatedSession:
         self._connect = connect
         self._wait = wait
         self._server = connect("ledger")
+        self._closed = False
 
     def batch(self, statements: Sequence[Statement]) -> list[list[Row]]:
-        return _ask(self._server, statements, self._wait)
+        if self._closed and statements[0].name == "begin":
+            self._server, self._closed = self._connect("ledger"), False
+        answer = _answer(self._server, statements, self._wait)
+        self._closed = self._closed or isinstance(answer.error, ConnectionLostError)
+        return _rows(answer)
 
     def begin_statements(self, lock_wait: timedelta) -> tuple[Statement, ...]:
         return (QUERIES.statement("begin"), settings(lock_wait, PROTOCOL_IDLE_MS))
@@ -61,11 +68,22 @@ class SimulatedSession:
         server = self._connect("fence")
         try:
             taken = _ask(server, (QUERIES.statement("fence_take", lock=lock),), self._wait)
-            if not taken[0][0][0]:
+            if not taken[0][0][0] and not self._take_from_silent_run(server, lock, held_by):
                 raise CampaignBusyError("held by another run", where=held_by, run_key=held_by)
             yield SimulatedFence(server, QUERIES.statement("fence_held", lock=lock), self._wait)
         finally:
             server.hang_up()
+
+    def _take_from_silent_run(self, server: Session, lock: object, run_key: str) -> bool:
+        silent = QUERIES.statement("end_silent_run", lock=lock, run_key=run_key, silence=FENCE_SILENCE)
+        if not _ask(server, (silent,), self._wait)[0]:
+            return False
+        begin, taking = self.begin_statements(FENCE_WAIT), QUERIES.statement("session_lock", lock=lock)
+        try:
+            _ask(server, (*begin, taking, QUERIES.statement("commit")), self._wait)
+        except LockTimeoutError:
+            return False
+        return True
 
     def capabilities(self) -> StateCapabilities:
         return StateCapabilities(
@@ -106,13 +124,20 @@ def settings(lock_wait: timedelta, idle_ms: int | None = None) -> Statement:
 
 
 def _ask(server: Session, statements: Sequence[Statement], wait: Wait) -> list[list[Row]]:
+    return _rows(_answer(server, statements, wait))
+
+
+def _answer(server: Session, statements: Sequence[Statement], wait: Wait) -> Answer:
     server.send(statements)
     wait(lambda: server.answer is not None)
-    answer = server.take_answer()
+    return server.take_answer()
+
+
+def _rows(answer: Answer) -> list[list[Row]]:
     if isinstance(answer.error, LockNotAvailableError):
         raise LockTimeoutError from answer.error
     if isinstance(answer.error, ConnectionLostError):
-        raise DatabaseFailedError(_LOST, next_step="run it again")
+        raise DatabaseFailedError(_LOST, next_step="run it again", transient=True)
     if answer.error is not None:
         raise DatabaseFailedError("a statement was refused", next_step="run it again") from answer.error
     return [list(rows) for rows in answer.rows]

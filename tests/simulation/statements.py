@@ -90,9 +90,31 @@ class Statements:
             return []
         return self._waiting_lock(session, lock, shared=shared)
 
-    def _waiting_lock(self, session: Session, lock: int, *, shared: bool) -> Waiting:
-        while not session.take(lock, shared=shared):
+    def _waiting_lock(
+        self, session: Session, lock: int, *, shared: bool, of_session: bool = False
+    ) -> Waiting:
+        while not session.take(lock, shared=shared, of_session=of_session):
             yield lambda: session.may_take(lock, shared=shared)
+        return []
+
+    def query_session_lock(self, session: Session, values: Values) -> Waiting:
+        return self._waiting_lock(session, values["lock"], shared=False, of_session=True)
+
+    def query_end_silent_run(self, session: Session, values: Values) -> Rows:
+        if self._found("count_live", session, values):
+            return []
+        silence = values["silence"].total_seconds()
+        holders = session.database.advisory.get(values["lock"], {})
+        silent = [holder for holder in holders if holder.idle_for() > silence]
+        for holder in silent:
+            holder.signalled = True
+        return [(True,) for _ in silent]
+
+    def query_lock_table(self, _session: Session, _values: Values) -> Rows:
+        """Data transactions do not exclude one another, and nobody changes the table."""
+        return []
+
+    def query_seen_columns(self, _session: Session, _values: Values) -> Rows:
         return []
 
     def query_clock(self, session: Session, _values: Values) -> Rows:
@@ -134,9 +156,45 @@ class Statements:
         return [(row["chunk_index"],) for row in self._found("claimed_chunks", session, values)]
 
     def query_list_failures(self, session: Session, values: Values) -> Rows:
-        return [
-            chunk_columns(row) for row in self._found("list_failures", session, values)[: values["count"]]
+        return [chunk_columns(row) for row in self._failed(session, values)[: values["count"]]]
+
+    def query_list_failed_or_lapsed(self, session: Session, values: Values) -> Rows:
+        now = session.clock()
+        lapsed = [
+            row for row in self._found("list_running", session, values) if row["lease_expires_at"] <= now
         ]
+        found = [
+            row
+            for row in (*self._failed(session, values), *lapsed)
+            if values["first"] <= row["chunk_index"] <= values["last"]
+        ]
+        found.sort(key=lambda row: int(row["chunk_index"]))
+        return [chunk_columns(row) for row in found[: values["count"]]]
+
+    def query_count_failed(self, session: Session, values: Values) -> Rows:
+        campaign = session.campaign(values["run_key"])
+        failed = self._failed(session, values)
+        return [(sum(row["finished_at"] >= campaign["updated_at"] for row in failed if campaign),)]
+
+    def query_group_failures(self, session: Session, values: Values) -> Rows:
+        groups: dict[str, list[int]] = {}
+        for row in self._failed(session, values):
+            groups.setdefault(row["error_code"] or "", []).append(row["chunk_index"])
+        return [
+            (code, len(found), min(found))
+            for code, found in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
+        ]
+
+    def query_list_running(self, session: Session, values: Values) -> Rows:
+        now = session.clock()
+        found = self._found("list_running", session, values)[: values["count"]]
+        return [(*chunk_columns(row), row["lease_expires_at"] - now) for row in found]
+
+    def _failed(self, session: Session, values: Values) -> list[Row]:
+        campaign = session.campaign(values["run_key"])
+        if campaign is None:
+            return []
+        return self._found("list_failures", session, {**values, "campaign_round": campaign["round"]})
 
     def query_read_chunks(self, session: Session, values: Values) -> Rows:
         return [chunk_columns(row) for row in self._found("read_chunks", session, values)]
@@ -349,7 +407,7 @@ class Statements:
 
     # The slice.
 
-    def query_delete(self, session: Session, values: Values) -> Waiting:
+    def query_slice(self, session: Session, values: Values) -> Waiting:
         """Delete a slice by its days; rows that somebody else deletes meanwhile are waited for and left out."""
         _touch(session, values)
         snapshot = session.database.committed

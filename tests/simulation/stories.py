@@ -15,7 +15,7 @@ from dpone_contract.manifest import InnerMode
 from dpone_runtime.domain.lease import LEASE_TTL
 from tests.simulation.database import EVER, Session
 from tests.simulation.lanes import Lane
-from tests.simulation.processes import Process
+from tests.simulation.processes import Clocks, Process
 from tests.simulation.world import Actor, Decision, Kind, Load, Setup, Start, World
 
 FAULTS = (
@@ -188,13 +188,13 @@ def _fault(what: str, chance: Random, world: World) -> Decision | None:
 # The families.
 
 
-def _clocks(chance: Random) -> dict[str, float]:
+def _clocks(chance: Random) -> Clocks:
     """An own clock for each process, and a wall clock that may be minutes off."""
-    return {
-        "rate": chance.choice((0.5, 1.0, 1.0, 1.5)),
-        "offset": chance.choice((0.0, 1e6)),
-        "skew": chance.choice((-300.0, -20.0, 0.0, 20.0, 300.0)),
-    }
+    return Clocks(
+        rate=chance.choice((0.5, 1.0, 1.0, 1.5)),
+        offset=chance.choice((0.0, 1e6)),
+        skew=chance.choice((-300.0, -20.0, 0.0, 20.0, 300.0)),
+    )
 
 
 def _mode(chance: Random) -> InnerMode:
@@ -208,7 +208,10 @@ def _items(chance: Random) -> Story:
     for number in range(1, chance.randint(2, 4) + 1):
         first = chance.randint(1, chunks)
         last = chance.randint(first, chunks)
-        start = Start(f"item {number}", Kind.ITEM, 0, first, last, **_clocks(chance))
+        halts = chance.choice((None, None, 1, 2))
+        start = Start(
+            f"item {number}", Kind.ITEM, 0, first, last, stop_after_failures=halts, clocks=_clocks(chance)
+        )
         story.start(chance.randint(0, 40 * number), start)
     return story
 
@@ -219,7 +222,7 @@ def _internal(chance: Random) -> Story:
     for number in range(1, chance.randint(1, 3) + 1):
         reason = "go on" if chance.random() < 0.5 else None
         lanes = chance.randint(1, 2)
-        start = Start(f"run {number}", Kind.INTERNAL, 0, lanes=lanes, reason=reason, **_clocks(chance))
+        start = Start(f"run {number}", Kind.INTERNAL, 0, lanes=lanes, reason=reason, clocks=_clocks(chance))
         story.start(chance.randint(0, 90) * (number > 1), start)
     if chance.random() < 0.4:
         story.start(chance.randint(5, 150), Start("cancel", Kind.CANCEL, 0))
@@ -234,7 +237,7 @@ def _takeover(chance: Random) -> Story:
     chunks = chance.randint(1, 2)
     limit = chance.choice((None, 1, 2))
     story = Story(Setup((Load("a", 0, chunks, mode=_mode(chance)),), limit), 220)
-    story.start(0, Start("item 1", Kind.ITEM, 0, **_clocks(chance)))
+    story.start(0, Start("item 1", Kind.ITEM, 0, clocks=_clocks(chance)))
     asleep = chance.randint(12, 60)
     coordinator = chance.choice(("freeze", "freeze", "kill", "stop for ever"))
     lane, sink = "item 1/lane 1", "item 1/lane 1/sink"
@@ -248,6 +251,7 @@ def _takeover(chance: Random) -> Story:
             _pause(story, chance, "chunk_lock_holders")
             if chance.random() < 0.3:  # and then stays there with the chunk's lock
                 story.after(lane, "guard_chunk", 0, "freeze", sink)
+                story.after("item 2/lane 1", "lock", 1, "advance", seconds=6.0)
                 story.after(lane, "guard_chunk", chance.randint(40, 90), "wake", sink)
         case 2:  # the lane is in the middle of its rows, and commits while another looks at the chunk
             _fall_asleep(story, chance, coordinator, after=lane, statement="copy_first")
@@ -263,7 +267,7 @@ def _takeover(chance: Random) -> Story:
             story.after(lane, "complete_chunk", 0, "freeze", sink)
             story.after(lane, "complete_chunk", 1, "lose the answer of", sink)
             story.after(lane, "complete_chunk", chance.randint(5, 40), "wake", sink)
-    story.start(asleep + chance.randint(0, 60), Start("item 2", Kind.ITEM, 0, **_clocks(chance)))
+    story.start(asleep + chance.randint(0, 60), Start("item 2", Kind.ITEM, 0, clocks=_clocks(chance)))
     story.at(asleep + chance.randint(20, 120), "wake", "item 1")
     return story
 
@@ -308,7 +312,7 @@ def _renewal(chance: Random) -> Story:
         if chance.random() < 0.8:
             story.after("item 1", "renew_chunk", 0, "freeze", "item 1/ledger")
             story.after("item 1", "renew_chunk", chance.randint(5, 40), "wake", "item 1/ledger")
-    story.start(chance.randint(0, 60), Start("item 2", Kind.ITEM, 0, first, **_clocks(chance)))
+    story.start(chance.randint(0, 60), Start("item 2", Kind.ITEM, 0, first, clocks=_clocks(chance)))
     if chance.random() < 0.5:
         story.after("item 1", "renew_chunk", chance.randint(0, 30), "wake", sink)
     return story
@@ -321,12 +325,12 @@ def _closing(chance: Random) -> Story:
         Load("b", chance.randint(0, 1), 1, days=chance.randint(1, 2), mode=_mode(chance)),
     )
     story = Story(Setup(loads), 240)
-    story.start(0, Start("item 1", Kind.ITEM, 0, **_clocks(chance)))
+    story.start(0, Start("item 1", Kind.ITEM, 0, clocks=_clocks(chance)))
     _fall_asleep(story, chance, chance.choice(("freeze", "freeze", "kill")))
     asleep = chance.randint(25, 60)
     story.start(asleep, Start("cancel", Kind.CANCEL, 0))
     other = asleep + chance.randint(10, 60)
-    story.start(other, Start("item 2", Kind.ITEM, 1, **_clocks(chance)))
+    story.start(other, Start("item 2", Kind.ITEM, 1, clocks=_clocks(chance)))
     if chance.random() < 0.7:
         story.after("item 2", "claimed_chunks", chance.randint(0, 8), "wake", "item 1/lane 1")
         _pause(story, chance, "clock")
@@ -341,6 +345,8 @@ def _closing(chance: Random) -> Story:
 
 def _opening(chance: Random) -> Story:
     """Overlapping campaigns are opened at about the same time, resumed, and cancelled."""
+    if chance.random() < 0.2:
+        return _taken_in_turn(chance)
     loads = tuple(
         Load(key, begins, chance.randint(1, 2), mode=_mode(chance), templated=chance.random() < 0.3)
         for key, begins in (("a", 0), ("b", chance.randint(0, 1)), ("c", 1))
@@ -351,11 +357,25 @@ def _opening(chance: Random) -> Story:
         reason = "go on" if chance.random() < 0.3 else None
         kind = chance.choice((Kind.ITEM, Kind.INTERNAL))
         story.start(
-            chance.randint(0, 25 * number),
-            Start(f"run {number}", kind, load, reason=reason, **_clocks(chance)),
+            chance.randint(0, chance.choice((25, 90)) * number),
+            Start(f"run {number}", kind, load, reason=reason, clocks=_clocks(chance)),
         )
     if chance.random() < 0.6:
         story.start(chance.randint(20, 120), Start("cancel", Kind.CANCEL, 0))
+    return story
+
+
+def _taken_in_turn(chance: Random) -> Story:
+    """Two campaigns take one window from one another: each is cancelled before it is through, and resumed."""
+    loads = tuple(Load(key, 0, chance.randint(1, 2), mode=_mode(chance)) for key in ("a", "b"))
+    story, step = Story(Setup(loads), 420), 0
+    for number in range(1, 5):
+        load = number % 2
+        reason = "go on" if number > 2 else None
+        story.start(step, Start(f"item {number}", Kind.ITEM, load, reason=reason, clocks=_clocks(chance)))
+        if number < 3 or chance.random() < 0.3:
+            story.start(step + chance.randint(12, 60), Start(f"cancel {number}", Kind.CANCEL, load))
+        step += chance.randint(40, 110)
     return story
 
 
@@ -366,7 +386,7 @@ def _rounds(chance: Random) -> Story:
     story = Story(Setup((load,), chance.choice((None, 1, 2))), 320)
     for number in range(1, chance.randint(2, 4) + 1):
         step = chance.randint(0, 70) * (number - 1)
-        story.start(step, Start(f"item {number}", Kind.ITEM, 0, **_clocks(chance)))
+        story.start(step, Start(f"item {number}", Kind.ITEM, 0, clocks=_clocks(chance)))
     for number in range(1, chance.randint(0, 2) + 1):
         only = frozenset({chance.randint(1, chunks)}) if chance.random() < 0.5 else None
         story.start(chance.randint(20, 160), Start(f"restart {number}", Kind.RESTART, 0, only=only))

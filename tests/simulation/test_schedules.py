@@ -83,7 +83,7 @@ def test_schedules_meet_every_way_in_which_a_chunk_and_a_campaign_can_end(heard)
     assert min(taken_over, settled) > 100
 
 
-CAMPAIGN_EVENTS = {"opened", "resumed", "round_begun", "cancel_requested", "closed", "completed"}
+CAMPAIGN_EVENTS = {"opened", "resumed", "round_begun", "cancel_requested", "halted", "closed", "completed"}
 LANE_EVENTS = {
     LaneEventKind.OPENED,
     LaneEventKind.COMMITTED,
@@ -109,7 +109,7 @@ def test_a_run_without_faults_loads_each_chunk_by_one_attempt():
     world.settle()
     kinds = Counter(event["kind"] for event in world.database.events)
     assert {"opened": 1, "claimed": 3, "committed": 3, "completed": 1} == kinds
-    assert ["run"] == list(world.processes)
+    assert ["run", "once more 0"] == list(world.processes)
 
 
 # A failing schedule.

@@ -11,6 +11,7 @@ from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.adapters.sql.queries import load_blocks
 from dpone_runtime.domain.event import Event, EventKind
 from dpone_runtime.ports.connectors import LoadReceipt
+from tests.conformance.failures_suite import FailuresConformance
 from tests.conformance.ledger_suite import Hold, LedgerBackend, LedgerConformance
 from tests.conformance.rounds_suite import RoundsConformance
 from tests.simulation.conditions import CONDITIONS
@@ -20,7 +21,7 @@ from tests.simulation.session import QUERIES, SimulatedSession
 from tests.simulation.statements import SCHEMA, Statements
 from tests.simulation.tables import NotNullViolationError, Tables
 
-OF_THE_SLICE = {"delete", "copy_first", "copy_last"}
+OF_THE_SLICE = {"lock_table", "seen_columns", "slice", "copy_first", "copy_last"}
 COMPLETION = RowCompletion(SCHEMA)
 PATIENCE_SECONDS = 30
 LOOK_SECONDS = 0.01
@@ -109,7 +110,7 @@ class SimulatedBackend(LedgerBackend):
         ]
 
 
-class TestSimulatedLedger(LedgerConformance, RoundsConformance):
+class TestSimulatedLedger(LedgerConformance, RoundsConformance, FailuresConformance):
     @pytest.fixture
     def backend(self):
         return SimulatedBackend()

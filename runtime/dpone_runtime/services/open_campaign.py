@@ -211,12 +211,16 @@ def _met(
     """Give the campaigns whose rows an append must not meet: all, or those that no reason can have been about."""
     if current is None:
         return others if reason is None else ()
-    return tuple(other for other in others if _is_later(other.campaign, current))
+    return tuple(other for other in others if _has_moved_since(other.campaign, current))
 
 
-def _is_later(other: Campaign, campaign: Campaign) -> bool:
-    began, other_began = campaign.created_at, other.created_at
-    return began is None or other_began is None or other_began >= began
+def _has_moved_since(other: Campaign, campaign: Campaign) -> bool:
+    """Whether another campaign may have loaded anything since one began. It was over then, and commits nothing unless it moves.
+
+    When the other began does not tell: an older one may have been closed, and resumed since.
+    """
+    began, moved_at = campaign.created_at, other.updated_at
+    return began is None or moved_at is None or moved_at >= began
 
 
 def _require_nothing_committed(wanted: Campaign, others: tuple[OtherCampaign, ...], *, resumed: bool) -> None:
