@@ -167,7 +167,9 @@ def halted_after(campaign: Campaign, failed_chunks: int, limit: int) -> Campaign
 
 def drifts(found: Campaign, wanted: Campaign) -> tuple[str, ...]:
     """Say in words what has moved since a campaign began, everything at once."""
-    return tuple(error.message for error in _drifts(found, wanted))
+    told = tuple(error.message for error in _drifts(found, wanted))
+    columns = () if found.finished else _column_changes(found, wanted)
+    return (*told, f"the columns have changed: {'; '.join(columns)}") if columns else told
 
 
 def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
@@ -215,10 +217,7 @@ def require_same_columns(found: Campaign, wanted: Campaign) -> None:
 
     Errors: CampaignDriftError naming the columns.
     """
-    gone = [name for name in found.columns if name not in wanted.columns]
-    new = [name for name in wanted.columns if name not in found.columns]
-    told = [f"{name} was loaded when it began and is not now" for name in gone]
-    told += [f"{name} is loaded now and was not when it began" for name in new]
+    told = _column_changes(found, wanted)
     if told:
         raise CampaignDriftError(
             f"the columns of campaign {found.run_key} have changed: {'; '.join(told)}",
@@ -227,6 +226,15 @@ def require_same_columns(found: Campaign, wanted: Campaign) -> None:
             "or begin a new campaign under another backfill_id",
             run_key=found.run_key,
         )
+
+
+def _column_changes(found: Campaign, wanted: Campaign) -> tuple[str, ...]:
+    gone = [name for name in found.columns if name not in wanted.columns]
+    new = [name for name in wanted.columns if name not in found.columns]
+    return (
+        *(f"{name} was loaded when it began and is not now" for name in gone),
+        *(f"{name} is loaded now and was not when it began" for name in new),
+    )
 
 
 def require_open(campaign: Campaign) -> None:

@@ -15,7 +15,7 @@ from dpone_runtime.domain.chunk_record import ChunkStatus
 from dpone_runtime.domain.chunk_set import ChunkSet
 from dpone_runtime.services.open_campaign import open_campaign
 from dpone_runtime.services.run_campaign import RunTools, Selection, run_campaign
-from tests.campaign_factories import FixedClock, make_campaign, make_plan
+from tests.campaign_factories import FixedClock, make_campaign, make_plan, make_record
 from tests.unit.runtime.scripted_lanes import ScriptedLanes, Told
 
 MILLION = 1_000_000
@@ -31,10 +31,9 @@ class LargeLedger(MemoryLedger):
     def committed(self, run_key, round_number, first, last):
         return frozenset(range(first, min(last, self.total - LEFT) + 1))
 
-    def chunk_statuses(self, run_key, first=1, last=MILLION):
-        done = dict.fromkeys(range(first, last + 1), ChunkStatus.COMMITTED)
-        failed = range(max(first, self.total - LEFT + 1), last + 1)
-        return done | dict.fromkeys(failed, ChunkStatus.FAILED)
+    def failed_or_lapsed(self, run_key, first, last, limit):
+        failed = range(max(first, self.total - LEFT + 1), last + 1)[:limit]
+        return tuple(make_record(chunk_index=index, status=ChunkStatus.FAILED) for index in failed)
 
 
 @contextmanager
