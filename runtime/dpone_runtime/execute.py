@@ -36,7 +36,7 @@ _OPENINGS = {
     Opening.FOUND: "campaign found open; what is committed is skipped",
     Opening.RESUMED: "campaign resumed",
     Opening.NEW_ROUND: "the window is run again: round {round} {again}",
-    Opening.COMPLETE: "every chunk is committed already; there is nothing to do (another backfill_id loads the window again)",
+    Opening.COMPLETE: "every chunk is committed already; there is nothing to do (`dpone backfill restart` loads the window again)",
 }
 _AGAIN = {
     InnerMode.INCREMENTAL_MERGE: "merges its rows",

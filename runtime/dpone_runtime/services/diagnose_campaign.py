@@ -174,7 +174,7 @@ def _of_chunks(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
         count for status, count in found.counts.items() if status is not ChunkStatus.PENDING
     )
     if left:
-        told = f"{left} of {campaign.chunks_total} chunks are pending"
+        told = f"{left} of {campaign.chunks_total} chunks {'is' if left == 1 else 'are'} pending"
         idle = campaign.status is CampaignStatus.OPEN and not live
         yield Symptom("pending", _ACTION if idle else _INFO, told, found.backfill("resume", *reason))
     if found.counts.get(ChunkStatus.COMMITTED, 0) >= campaign.chunks_total:
