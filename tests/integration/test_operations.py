@@ -10,6 +10,7 @@ from tests.integration.campaigns import History, day, manifest_text, mapped_proc
 from tests.integration.child_runs import Finished
 from tests.integration.fault_lane import BEFORE_LOAD, HOLD, KILL_COORDINATOR
 from tests.integration.inner_modes import mode_text
+from tests.integration.transaction_pooler import TransactionPooler
 
 CHUNKS = 5
 REFUSE = "ALTER TABLE target.history ADD CONSTRAINT refused CHECK (day NOT IN ({}))"
@@ -448,3 +449,66 @@ def test_the_next_command_repeats_the_options_that_name_the_campaign(history: Hi
     path = history.manifest(manifest_text(CHUNKS))
     found = history.run("backfill", "doctor", path, "--to", day(2).isoformat(), "--format", "json")
     assert f"dpone backfill run {path} --to 2013-01-02 --execute" == document(found)["next"]
+
+
+def test_a_proxy_in_between_is_told(failed: History) -> None:
+    with TransactionPooler(failed.uri, in_turn=True) as pooler:
+        found = failed.run(
+            "backfill",
+            "doctor",
+            failed.manifest(halting_text(9, 4)),
+            "--format",
+            "json",
+            environ={"DPONE_CONN_TARGET_DB": pooler.uri},
+        )
+    assert (3, ["proxy", "failed"]) == (found.exit_code, symptoms(found)), found.output
+    assert "connect to the server itself" in str(document(found)["next"])
+
+
+def test_a_server_that_is_read_only_is_infrastructure(failed: History) -> None:
+    read_only = f"{failed.uri}?options=-c%20default_transaction_read_only%3Don"
+    found = failed.run(
+        "backfill",
+        "doctor",
+        failed.manifest(halting_text(9, 4)),
+        "--format",
+        "json",
+        environ={"DPONE_CONN_TARGET_DB": read_only},
+    )
+    assert (5, "ledger_unwritable") == (found.exit_code, symptoms(found)[0]), found.output
+    assert "read-only" in found.stdout
+
+
+def test_the_verbs_work_over_a_ledger_in_a_folder(history: History) -> None:
+    refuse(history, 1, 3)
+    text = halting_text(2).replace(
+        "state: { backend: audit_schema, schema: dpone_audit, require_distributed_lock: true }",
+        "state: { backend: local_file }",
+    )
+    state = {"DPONE_BACKFILL_STATE_DIR": str(history.folder / "state")}
+    path = history.manifest(text)
+
+    def called(*arguments: str) -> Finished:
+        return history.run("backfill", arguments[0], path, *arguments[1:], environ=state)
+
+    missing = called("doctor", "--format", "json")
+    assert (3, ["ledger_missing"]) == (missing.exit_code, symptoms(missing)), missing.output
+    halted = called("run", "--execute")
+    assert 1 == halted.exit_code, halted.output
+    assert halted.outcome is not None
+    assert halted.outcome.backfill is not None
+    assert "halted" == halted.outcome.backfill.campaign_status
+    found = called("doctor", "--format", "json")
+    assert (3, ["halted", "failed", "pending"]) == (found.exit_code, symptoms(found)), found.output
+    assert "2 failed, 0 lapsed of 5 chunks" in called("retry-failed").stdout
+    history.sql(MEND)
+    done = called("retry-failed", "--execute", "--reason", "mended")
+    assert 0 == done.exit_code, done.output
+    assert 0 == called("resume").exit_code
+    assert "round 2 would load 5 chunks" in called("restart", "--reason", "again").stdout
+    done = called("restart", "--reason", "again", "--execute")
+    assert 0 == done.exit_code, done.output
+    found = called("doctor", "--format", "json")
+    assert (0, "complete", 2) == (found.exit_code, document(found)["verdict"], document(found)["round"])
+    window = f"day <= '{day(CHUNKS)}'"
+    assert history.content("source.history", window) == history.content("target.history", window)

@@ -161,7 +161,8 @@ def new_round(
 
 def halted_after(campaign: Campaign, failed_chunks: int, limit: int) -> Campaign:
     """Give the campaign halted because so many of its chunks have failed."""
-    reason = f"{failed_chunks} chunks failed, and stop_after_failures is {limit}"
+    chunks = "1 chunk" if failed_chunks == 1 else f"{failed_chunks} chunks"
+    reason = f"{chunks} failed, and stop_after_failures is {limit}"
     return moved(campaign, CampaignStatus.HALTED, reason=reason)
 
 

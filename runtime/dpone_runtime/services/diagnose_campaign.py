@@ -149,7 +149,7 @@ def _of_chunks(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
         yield Symptom(
             "at_work",
             _INFO,
-            f"{live} chunks are at work; a dead run frees its chunk within two minutes",
+            f"{counted(live, 'is', 'are')} at work; a dead run frees its chunk within two minutes",
             found.backfill("status"),
         )
     if campaign.finished:
@@ -162,13 +162,15 @@ def _of_chunks(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
         yield Symptom(
             "failed",
             _ACTION,
-            f"{group.chunks} chunks failed with {group.code}, the first is chunk {group.first_chunk_index}: {group.message}. "
+            f"{counted(group.chunks, 'failed', 'failed')} with {group.code}, the first is chunk {group.first_chunk_index}: {group.message}. "
             f"Do: {advice}",
             retry,
         )
     lapsed = found.counts.get(ChunkStatus.LEASE_EXPIRED, 0)
     if lapsed:
-        told = f"{lapsed} chunks have a lapsed lease: their run died, or was frozen; look at its log"
+        told = (
+            f"{counted(lapsed, 'has', 'have')} a lapsed lease: the run died, or was frozen; look at its log"
+        )
         yield Symptom("lapsed", _ACTION, told, retry)
     left = campaign.chunks_total - sum(
         count for status, count in found.counts.items() if status is not ChunkStatus.PENDING
@@ -180,6 +182,11 @@ def _of_chunks(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
     if found.counts.get(ChunkStatus.COMMITTED, 0) >= campaign.chunks_total:
         told = "every chunk is committed, and the campaign is not marked complete: its last run ended before it could"
         yield Symptom("unmarked", _ACTION, told, found.backfill("resume", *reason))
+
+
+def counted(count: int, one: str, several: str) -> str:
+    """Give a number of chunks with its verb."""
+    return f"1 chunk {one}" if count == 1 else f"{count} chunks {several}"
 
 
 def _stopped(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
