@@ -18,6 +18,7 @@ from dpone_runtime.adapters.local_file.ledger import CAPABILITIES as LOCAL_FILE_
 from dpone_runtime.adapters.local_file.ledger import LocalFileLedger
 from dpone_runtime.adapters.postgres.completion import BareCommit, RowCompletion
 from dpone_runtime.adapters.postgres.copy_format import CopyFormat
+from dpone_runtime.adapters.postgres.diagnostics import PostgresDiagnostics
 from dpone_runtime.adapters.postgres.ends import (
     PostgresEnds,
     inspection_lines,
@@ -42,6 +43,7 @@ from dpone_runtime.domain.campaign import Campaign, CampaignStatus
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.local_run import LocalRun, new_local_run
 from dpone_runtime.ports.connectors import Column, SliceReader, SourceReader
+from dpone_runtime.ports.diagnostics import TargetDiagnostics
 from dpone_runtime.ports.lanes import ChunkLoader, LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.ports.type_structure import TypeStructure
@@ -206,6 +208,32 @@ def prepare_verification(process: Process, planned: CampaignPlan, connections: C
     ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=False)
     bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends)
     return PreparedRun(open_ledger(manifest, connections), _wanted(manifest, planned, ends), bootstrap)
+
+
+def describe_wanted(process: Process, planned: CampaignPlan, connections: Connections) -> Campaign:
+    """Look at both tables and describe the campaign that a run would want; nothing is created.
+
+    Errors: as `prepare_run`, but for a ledger that is missing.
+    """
+    manifest = process.manifest
+    ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=False)
+    return _wanted(manifest, planned, ends)
+
+
+def open_diagnostics(manifest: Manifest, connections: Connections) -> TargetDiagnostics:
+    """Open a session that looks at the target's server.
+
+    Errors: ConnectionFailedError.
+    """
+    return PostgresDiagnostics(connections.sink, manifest.backfill.state.schema_)
+
+
+def unwritable_folder(connections: Connections) -> tuple[str, ...]:
+    """Say what this user lacks for a ledger in a folder that is there."""
+    folder = connections.folder
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return (f"the right to write the folder {folder}",)
+    return ()
 
 
 def inspect_ends(process: Process, planned: CampaignPlan, connections: Connections) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
@@ -28,12 +29,30 @@ class VerificationFlags:
 
 
 @dataclass(frozen=True)
+class RunFlags:
+    """How a run of a campaign is asked for: the only plan that may run, and why where it changes what was decided."""
+
+    plan_hash: str | None = None
+    reason: str | None = None
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
 class IntervalFlags:
     """What the command line says of the interval; it goes before the environment."""
 
     start: str | None = None
     end: str | None = None
     execution_date: str | None = None
+
+    def options(self) -> tuple[str, ...]:
+        """Give them as a command line has them."""
+        given = (
+            ("interval-start", self.start),
+            ("interval-end", self.end),
+            ("execution-date", self.execution_date),
+        )
+        return tuple(f"--{name} {shlex.quote(value)}" for name, value in given if value is not None)
 
 
 @dataclass(frozen=True)
@@ -50,6 +69,11 @@ class Overrides:
     max_chunks: int | None = None
     state_dir: str | None = None
     backfill_id: str | None = None
+
+    def options(self) -> tuple[str, ...]:
+        """Give them as a command line has them, so that another command can be told the same."""
+        given = [(item.name.strip("_").replace("_", "-"), getattr(self, item.name)) for item in fields(self)]
+        return tuple(f"--{name} {shlex.quote(str(value))}" for name, value in given if value is not None)
 
     def empty(self) -> bool:
         """Whether nothing is overridden."""

@@ -36,7 +36,7 @@ _OPENINGS = {
     Opening.FOUND: "campaign found open; what is committed is skipped",
     Opening.RESUMED: "campaign resumed",
     Opening.NEW_ROUND: "the window is run again: round {round} {again}",
-    Opening.COMPLETE: "every chunk is committed already; there is nothing to do (another backfill_id loads the window again)",
+    Opening.COMPLETE: "every chunk is committed already; there is nothing to do (`dpone backfill restart` loads the window again)",
 }
 _AGAIN = {
     InnerMode.INCREMENTAL_MERGE: "merges its rows",
@@ -50,11 +50,15 @@ _APPENDED = (
 
 @dataclass(frozen=True)
 class RunOrder:
-    """How a run is asked for. `place` is where its process was read; `lane_opener` is named by tests that stop lanes."""
+    """How a run is asked for. `place` is where its process was read; `lane_opener` is named by tests that stop lanes.
+
+    `continues`: it goes on with what has begun, and begins no round. `restart`: it begins one, whatever there is.
+    """
 
     quiet: bool = False
     plan_hash: str | None = None
     place: str | None = None
+    continues: bool = False
     restart: bool = False
     policy: RetryPolicy | None = None
     reason: str | None = None
@@ -122,7 +126,14 @@ def execute(
         prepared.ledger.close()
     state_file = find_state_file(process.manifest, environ, planned.plan.run_key)
     outcome = passed_or_failed(
-        process, planned, context, run, prepared.ledger, evidence=evidence, state_file=state_file
+        process,
+        planned,
+        context,
+        run,
+        prepared.ledger,
+        policy=selection.policy,
+        evidence=evidence,
+        state_file=state_file,
     )
     return Executed(outcome, error_of(run), summary(planned, run, evidence))
 
@@ -169,6 +180,7 @@ def _selection(process: Process, planned: CampaignPlan, context: RunContext, ord
         policy=order.policy or backfill.retry_policy,
         dag_run_id=context.attempt.dag_run_id,
         reason=order.reason,
+        continues=order.continues,
         restart=order.restart,
         stop_after_failures=backfill.stop_after_failures,
     )

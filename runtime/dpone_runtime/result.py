@@ -9,6 +9,7 @@ from typing import Literal
 
 from dpone_contract.canonical import canonical_json
 from dpone_contract.errors import CampaignStoppedError, DponeError, ExitCode, InterruptedRunError, error_class
+from dpone_contract.manifest import RetryPolicy
 from dpone_contract.mapping_item import MappingItem
 from dpone_contract.outcome import (
     MAX_FAILURES_SHOWN,
@@ -21,6 +22,7 @@ from dpone_contract.outcome import (
     RunOutcome,
 )
 from dpone_contract.process import CampaignPlan, Process, process_digest
+from dpone_runtime.domain.campaign import GO_ON, CampaignStatus
 from dpone_runtime.evidence import Evidence
 from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.run_context import RunContext
@@ -44,11 +46,14 @@ def error_of(run: CampaignRun) -> DponeError | None:
     if report.failures:
         first = min(report.failures, key=lambda failure: failure.infrastructure)
         more = f" (and {len(report.failures) - 1} more)" if len(report.failures) > 1 else ""
+        halted = run.campaign.status is CampaignStatus.HALTED
+        more += f"; the campaign is halted: {run.campaign.reason}" if halted else ""
+        next_step = first.next_step or "mend the cause, then run it again; committed chunks are skipped"
         kind = error_class(first.code)
         error = kind(
             f"chunk {first.chunk_index} failed at attempt {first.attempt}: {first.message}{more}",
             where=f"campaign {run.campaign.run_key}, chunk {first.chunk_index}",
-            next_step=first.next_step or "mend the cause, then run it again; committed chunks are skipped",
+            next_step=f"mend the cause, then: {GO_ON}" if halted else next_step,
             chunk_index=first.chunk_index,
         )
         # A table that changed is refused at the beginning of a run, and fails a chunk later on.
@@ -64,7 +69,7 @@ def error_of(run: CampaignRun) -> DponeError | None:
         return CampaignStoppedError(
             f"campaign {run.campaign.run_key} is {run.campaign.status.value}: {report.left} chunks were not begun",
             where=f"campaign {run.campaign.run_key}",
-            next_step="if it may go on: dpone backfill resume MANIFEST --reason ...",
+            next_step=f"if it may go on: {GO_ON}",
         )
     return None
 
@@ -76,6 +81,7 @@ def passed_or_failed(
     run: CampaignRun,
     ledger: CampaignLedger,
     *,
+    policy: RetryPolicy,
     evidence: Evidence,
     state_file: StateFile = NO_FILE,
 ) -> RunOutcome:
@@ -95,7 +101,7 @@ def passed_or_failed(
         round=run.campaign.round,
         campaign_status=run.campaign.status.value,
         operation_status=operation,
-        retry_policy=process.manifest.backfill.retry_policy.value,
+        retry_policy=policy.value,
         chunks_total=planned.plan.chunks_total,
         campaign_chunks_committed=run.committed_total,
         chunks_selected=report.selected,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from dpone_contract.chunk_kinds.labels import window_text
 from dpone_contract.process import CampaignPlan
-from dpone_runtime.domain.campaign import Campaign
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 
 MARKS = {
@@ -46,7 +46,7 @@ def status_document(
         "failures": [
             {
                 "chunk_index": record.chunk_index,
-                "window": _window(planned, record),
+                "window": window_of(planned, record),
                 "attempt": record.attempt,
                 "code": record.error_code,
                 "message": record.error_message,
@@ -57,7 +57,7 @@ def status_document(
     }
 
 
-def _window(planned: CampaignPlan, record: ChunkRecord) -> str:
+def window_of(planned: CampaignPlan, record: ChunkRecord) -> str:
     """Give a chunk's window; the plan alone says of the last bound whether it is included."""
     if record.chunk_index <= planned.plan.chunks_total:
         chunk = planned.plan.chunk(record.chunk_index)
@@ -80,6 +80,8 @@ def status_text(
         f"campaign {document['run_key']}: {document['status']}, round {document['round']}",
         f"  {counted} of {document['chunks_total']} chunks",
     ]
+    if document["reason"]:
+        lines.append(f"  reason: {document['reason']}")
     if not document["plan_matches"] or not document["config_matches"]:
         lines.append("  the manifest has changed since the campaign began; a run would be refused")
     failures = document["failures"]
@@ -108,10 +110,16 @@ def next_step_of(campaign: Campaign, counts: Mapping[ChunkStatus, int], manifest
     """Say what an operator would do now."""
     if campaign.finished:
         return "nothing; every chunk is committed"
-    if campaign.status.value != "open":
-        return f"if it may go on: dpone backfill resume {manifest} --reason ..."
+    go_on = f"dpone backfill resume {manifest} --reason ..."
+    if campaign.status is CampaignStatus.HALTED:
+        return f"mend the cause of the failed chunks, then: {go_on}"
+    if campaign.status is not CampaignStatus.OPEN:
+        return f"if it may go on: {go_on}"
     if counts.get(ChunkStatus.RUNNING, 0):
         return "chunks are at work; look again, a dead run frees its chunk within two minutes"
+    retry = f"dpone backfill retry-failed {manifest} --execute"
     if counts.get(ChunkStatus.FAILED, 0):
-        return f"mend the cause of the failed chunks, then: dpone backfill resume {manifest}"
+        return f"mend the cause of the failed chunks, then: {retry}"
+    if counts.get(ChunkStatus.LEASE_EXPIRED, 0):
+        return f"look why their run ended, then: {retry}"
     return f"dpone backfill resume {manifest}"

@@ -1,4 +1,7 @@
-"""What the protocol costs a chunk: a campaign of a thousand chunks without a row, claimed and committed one by one."""
+"""What the protocol costs a chunk: a campaign of a thousand chunks without a row, claimed and committed one by one.
+
+And one of a million: its first chunks, and its last ones once the ledger has a row and two events for each of the others.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,21 @@ CHUNKS = 1_000
 BUDGET_MILLISECONDS = 5.0
 PART = 100
 LANES = (1, 2, 4)
+MILLION = 1_000_000
+FAR_PART = 200
+
+CHUNKS_BEFORE = """
+INSERT INTO dpone_audit.__dpone__backfill_chunks (run_key, chunk_index, status, revision, round, attempt, owner,
+       idempotency_key, lower_bound, upper_bound, rows_extracted, rows_loaded, started_at, finished_at)
+SELECT run_key, i, 'committed', 2, 1, 1, md5(i::text), 'sha256:' || repeat('0', 64), i::text, i::text, 0, 0,
+       clock_timestamp(), clock_timestamp()
+  FROM dpone_audit.__dpone__backfill_campaigns, generate_series(%(first)s, %(last)s) i
+"""
+EVENTS_BEFORE = """
+INSERT INTO dpone_audit.__dpone__backfill_events (run_key, kind, round, revision, chunk_index, attempt, owner)
+SELECT run_key, kind, 1, 1, i, 1, md5(i::text)
+  FROM dpone_audit.__dpone__backfill_campaigns, generate_series(%(first)s, %(last)s) i, unnest(ARRAY['claimed', 'committed']) kind
+"""
 
 
 def measure(rounds: int) -> list[Figure]:
@@ -28,6 +46,7 @@ def measure(rounds: int) -> list[Figure]:
             campaigns.append(_campaign(found))
             for lanes in LANES:
                 runs[lanes].append(_run(found, lanes))
+        empty, near, far = _first_and_last_of_a_million(found)
     walls = [[chunk.claim + chunk.load for chunk in campaign] for campaign in campaigns]
     chunks = [chunk for campaign in campaigns for chunk in campaign]
     every = [chunk.claim + chunk.load for chunk in chunks]
@@ -43,6 +62,9 @@ def measure(rounds: int) -> list[Figure]:
             "peer: two commits of one row between the chunks", median(chunk.peer for chunk in chunks), "ms"
         ),
         Figure(f"first {PART} chunks / last {PART}", median(growth), RATIO, 0.8),
+        Figure("claim and commit at chunk 1, empty ledger", median(empty), "ms", BUDGET_MILLISECONDS),
+        Figure(f"claim and commit at chunk {MILLION:,}", median(far), "ms", BUDGET_MILLISECONDS),
+        Figure(f"chunk 1 / chunk {MILLION:,}, in turn", median(near) / median(far), RATIO, 0.8),
         *(
             Figure(
                 f"dpone run, {lanes} lanes, time a chunk",
@@ -63,6 +85,34 @@ class _Chunk:
     claim: float
     load: float
     peer: float
+
+
+def _first_and_last_of_a_million(found: Databases) -> tuple[list[float], list[float], list[float]]:
+    """Give milliseconds a chunk of a campaign of a million: the first ones while its ledger is empty; then, with a row and two
+    events for each of the others, further first ones and the last ones, in turn.
+    """
+    found.empty()
+    campaign = OpenCampaign(make_history(days=MILLION, max_chunks=MILLION))
+    try:
+        empty = [_wall(campaign, index) for index in range(1, FAR_PART + 1)]
+        before = {"first": 2 * FAR_PART + 1, "last": MILLION - FAR_PART}
+        with psycopg.connect(found.target, autocommit=True) as connection:
+            for statement in (CHUNKS_BEFORE, EVENTS_BEFORE):
+                connection.execute(statement.encode(), before)
+            connection.execute("CHECKPOINT")
+        pairs = [
+            (_wall(campaign, FAR_PART + step), _wall(campaign, MILLION - FAR_PART + step))
+            for step in range(1, FAR_PART + 1)
+        ]
+        return empty, [near for near, _ in pairs], [far for _, far in pairs]
+    finally:
+        campaign.close()
+
+
+def _wall(campaign: OpenCampaign, index: int) -> float:
+    begun = time.perf_counter()
+    campaign.lane.load(campaign.claim(index), lambda _: None)
+    return (time.perf_counter() - begun) * 1000
 
 
 def _campaign(found: Databases) -> list[_Chunk]:

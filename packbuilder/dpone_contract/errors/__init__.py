@@ -122,6 +122,7 @@ __all__ = [
     "UsageError",
     "VerificationIncompleteError",
     "VerificationMismatchError",
+    "advice_of",
     "error_class",
     "located",
 ]
@@ -131,6 +132,13 @@ def error_class(code: str) -> type[DponeError]:
     """Give the class of a code, InternalError for one that this release does not know."""
     classes = {kind.code.value: kind for kind in _subclasses(DponeError)}
     return classes.get(code, InternalError)
+
+
+def advice_of(code: str) -> str | None:
+    """Give what the catalogue says is to be done about a code; None where Python was told to keep no docstrings."""
+    told = " ".join((error_class(code).__doc__ or "").split())
+    _, found, advice = told.rpartition(" Do: ")
+    return advice if found else None
 
 
 def _subclasses(kind: type[DponeError]) -> list[type[DponeError]]:

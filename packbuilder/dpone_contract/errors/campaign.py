@@ -44,7 +44,7 @@ class CampaignLeaseLostError(DponeError):
 class CampaignMissingError(DponeError):
     """The ledger knows no campaign of this key.
 
-    Raised: by `backfill status`, `resume` and `cancel`.
+    Raised: by the `dpone backfill` commands that need a campaign which has begun.
 
     Retry: no. Do: begin it with `dpone backfill run MANIFEST --execute`, or check the manifest, the window and the ledger's schema.
     """
@@ -80,7 +80,8 @@ class ChunkFailedError(DponeError):
 
     Raised: by a lane while it loads a chunk; the run lets chunks at work finish and begins no other.
 
-    Retry: helps once the cause is mended. Do: read the cause, mend it, run the campaign again; committed chunks are skipped.
+    Retry: helps once the cause is mended. Do: read the cause, mend it, then `dpone backfill retry-failed MANIFEST --execute`;
+    `dpone backfill resume MANIFEST` also loads what is pending.
     """
 
     code = ErrorCode.BACKFILL_CHUNK_FAILED

@@ -11,8 +11,9 @@ A campaign's life::
 
     open -> complete -> open (a new round)
      |  ^
-     |  +--- cancel_requested, halted (resumed with a reason)
-     +-----> cancel_requested | halted -> closed (by an opener of the same target)
+     |  +--- cancel_requested, halted (resumed with a reason), any state (restarted)
+     +-----> cancel_requested -> closed (by an opener of the same target)
+     +-----> halted (too many failed chunks) -> cancel_requested
 
 Absence of a row is never "done".
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -9,6 +10,9 @@ from enum import StrEnum
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignDriftError, CampaignStoppedError
 from dpone_contract.manifest import InnerMode
+
+GO_ON = "dpone backfill resume MANIFEST --reason ..."
+"""What lifts a cancellation or a halt."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -157,15 +161,28 @@ def new_round(
 
 def halted_after(campaign: Campaign, failed_chunks: int, limit: int) -> Campaign:
     """Give the campaign halted because so many of its chunks have failed."""
-    reason = f"{failed_chunks} chunks failed, and stop_after_failures is {limit}"
+    chunks = "1 chunk" if failed_chunks == 1 else f"{failed_chunks} chunks"
+    reason = f"{chunks} failed, and stop_after_failures is {limit}"
     return moved(campaign, CampaignStatus.HALTED, reason=reason)
+
+
+def drifts(found: Campaign, wanted: Campaign) -> tuple[str, ...]:
+    """Say in words what has moved since a campaign began, everything at once."""
+    told = tuple(error.message for error in _drifts(found, wanted))
+    columns = () if found.finished else _column_changes(found, wanted)
+    return (*told, f"the columns have changed: {'; '.join(columns)}") if columns else told
 
 
 def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
     """Require that a stored campaign is the one that this run plans.
 
-    Errors: CampaignDriftError naming what moved and the way out.
+    Errors: CampaignDriftError naming the first that moved and the way out.
     """
+    for error in _drifts(found, wanted):
+        raise error
+
+
+def _drifts(found: Campaign, wanted: Campaign) -> Iterator[CampaignDriftError]:
     out = "restore it, or begin a new campaign under another backfill_id"
     moves = {
         "plan": (found.plan_hash, wanted.plan_hash),
@@ -174,7 +191,7 @@ def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
     }
     for what, (stored, planned) in moves.items():
         if stored != planned:
-            raise CampaignDriftError(
+            yield CampaignDriftError(
                 f"the {what} of campaign {found.run_key} has changed since it began",
                 where=f"campaign {found.run_key}",
                 next_step=out,
@@ -187,7 +204,7 @@ def require_same_campaign(found: Campaign, wanted: Campaign) -> None:
         ("target", found.target, wanted.target),
     ):
         if not stored_table.same_object(table):
-            raise CampaignDriftError(
+            yield CampaignDriftError(
                 f"the {side} table {table.name} is not the one that campaign {found.run_key} began with "
                 "(it was recreated, or the connection leads elsewhere)",
                 where=f"{side}.table {table.name}",
@@ -201,10 +218,7 @@ def require_same_columns(found: Campaign, wanted: Campaign) -> None:
 
     Errors: CampaignDriftError naming the columns.
     """
-    gone = [name for name in found.columns if name not in wanted.columns]
-    new = [name for name in wanted.columns if name not in found.columns]
-    told = [f"{name} was loaded when it began and is not now" for name in gone]
-    told += [f"{name} is loaded now and was not when it began" for name in new]
+    told = _column_changes(found, wanted)
     if told:
         raise CampaignDriftError(
             f"the columns of campaign {found.run_key} have changed: {'; '.join(told)}",
@@ -213,6 +227,15 @@ def require_same_columns(found: Campaign, wanted: Campaign) -> None:
             "or begin a new campaign under another backfill_id",
             run_key=found.run_key,
         )
+
+
+def _column_changes(found: Campaign, wanted: Campaign) -> tuple[str, ...]:
+    gone = [name for name in found.columns if name not in wanted.columns]
+    new = [name for name in wanted.columns if name not in found.columns]
+    return (
+        *(f"{name} was loaded when it began and is not now" for name in gone),
+        *(f"{name} is loaded now and was not when it began" for name in new),
+    )
 
 
 def require_open(campaign: Campaign) -> None:
@@ -225,6 +248,6 @@ def require_open(campaign: Campaign) -> None:
         raise CampaignStoppedError(
             f"campaign {campaign.run_key} is {campaign.status.value}{why}: no chunk begins",
             where=f"campaign {campaign.run_key}",
-            next_step="if it may go on: dpone backfill resume MANIFEST --reason ...",
+            next_step=f"if it may go on: {GO_ON}",
             run_key=campaign.run_key,
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 DIFFERENCES_SHOWN = 20
+_ENDED = re.compile(r"(?P<method>\w+): (?P<compared>\d+) chunks compared, (?P<different>\d+) differ")
 
 
 class VerificationMethod(StrEnum):
@@ -52,3 +54,24 @@ class VerificationReport:
     def whole(self) -> bool:
         """Whether every chunk of the campaign has a verdict: nothing is passed on a part."""
         return self.compared_total == self.chunks_total
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a whole verification came to, as the ledger keeps it in one line of history."""
+
+    method: str
+    compared: int
+    different: int
+
+    def text(self) -> str:
+        """Give the line."""
+        return f"{self.method}: {self.compared} chunks compared, {self.different} differ"
+
+
+def find_verdict(text: str) -> Verdict | None:
+    """Read such a line; None for the words of another release."""
+    found = _ENDED.fullmatch(text)
+    if found is None:
+        return None
+    return Verdict(found["method"], int(found["compared"]), int(found["different"]))

@@ -172,7 +172,7 @@ class CampaignLedger(Protocol):
         """Give the first chunks in `first..last` that failed in the campaign's round, or whose lease has lapsed, by index."""
 
     def failed_count(self, run_key: RunKey) -> int:
-        """Count the chunks that have failed since the campaign was last opened or resumed, and not been claimed since.
+        """Count the chunks of an open campaign that have failed since it was opened or resumed, and not been claimed since.
 
         May be called inside a decision: then no other failure of the campaign is recorded meanwhile.
         """

@@ -9,6 +9,7 @@ from dpone_contract.errors import CampaignBusyError, CampaignMissingError, Campa
 from dpone_runtime.domain.campaign import (
     Campaign,
     CampaignStatus,
+    Window,
     moved,
     new_round,
     require_open,
@@ -46,38 +47,41 @@ class OpenedCampaign:
     how: Opening
 
 
-def open_campaign(ledger: CampaignLedger, wanted: Campaign, *, reason: str | None = None) -> OpenedCampaign:
+def open_campaign(
+    ledger: CampaignLedger, wanted: Campaign, *, reason: str | None = None, begin_rounds: bool = True
+) -> OpenedCampaign:
     """Open the campaign that a run plans. `reason` lifts a cancellation or a halt, and takes in columns that changed.
 
     A campaign that is open already is only compared, without a lock: items do not wait for one another; where its ledger
     is not seen by others, it is looked whether one of them has been opened since. A complete one begins a new round where
-    its window is templated, else there is nothing to do; one that appends never does. Where it appends, nothing of its
-    window may be committed on the target by any other campaign, unless `reason` allows it when it is created; a
-    resumption's reason says nothing of what others have loaded since.
+    its window is templated, unless the run must not (`begin_rounds`), else there is nothing to do; one that appends never
+    does. Where it appends, nothing of its window may be committed on the target by any other campaign, unless `reason`
+    allows it when it is created; a resumption's reason says nothing of what others have loaded since.
 
     Errors: CampaignDriftError, CampaignStoppedError, OverlapError; CampaignBusyError where the locks are not free, or
     others change the campaign all the time.
     Source: the design, ledger (campaigns, rounds).
     """
     found = ledger.read_campaign(wanted.run_key)
+    repeats = begin_rounds and wanted.repeatable
     if found is not None:
         require_same_campaign(found, wanted)
         if _goes_on(found, wanted, reason) and ledger.capabilities().distributed_lock:
             return OpenedCampaign(found, Opening.FOUND)
-        if found.finished and not wanted.repeatable:
+        if found.finished and not repeats:
             return OpenedCampaign(found, Opening.COMPLETE)
         if reason is None:
             require_open(found)
     for _ in range(_TRIES):
         _close_cancelled(ledger, wanted)
         try:
-            return _open(ledger, wanted, reason)
+            return _open(ledger, wanted, reason, repeats=repeats)
         except StaleRevisionError:
             continue
     raise _keeps_changing(wanted)
 
 
-def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> OpenedCampaign:
+def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None, *, repeats: bool) -> OpenedCampaign:
     how = Opening.FOUND
     current: Campaign | None = None
 
@@ -90,7 +94,7 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None) -> Opene
                 # Those of other ledgers may not have seen it when they were opened.
                 _require_no_overlap(wanted, tuple(other for other in view.others if other.foreign))
                 return None
-            if current.finished and not wanted.repeatable:
+            if current.finished and not repeats:
                 how = Opening.COMPLETE
                 return None
             if not current.finished and reason is None:
@@ -139,13 +143,7 @@ def begin_round(
                 next_step="begin it with `dpone backfill run MANIFEST --execute`",
             )
         require_same_campaign(current, wanted)
-        if current.appends:
-            raise CampaignStoppedError(
-                f"campaign {wanted.run_key} appends: loading its chunks again would leave their rows there twice",
-                where=f"campaign {wanted.run_key}",
-                next_step="load the window with partition_replace under another backfill_id",
-            )
-        _require_no_overlap(wanted, view.others)
+        require_another_round(current, view.others)
         if only is not None:
             require_same_columns(current, wanted)
         begun = new_round(current, reason=reason, columns=wanted.columns)
@@ -176,6 +174,20 @@ def _goes_on(found: Campaign, wanted: Campaign, reason: str | None) -> bool:
     return found.status is CampaignStatus.OPEN and same
 
 
+def require_another_round(campaign: Campaign, others: tuple[OtherCampaign, ...]) -> None:
+    """Require that a campaign's chunks may be loaded again beside the other campaigns on its target.
+
+    Errors: CampaignStoppedError for one that appends, OverlapError.
+    """
+    if campaign.appends:
+        raise CampaignStoppedError(
+            f"campaign {campaign.run_key} appends: loading its chunks again would leave their rows there twice",
+            where=f"campaign {campaign.run_key}",
+            next_step="load the window with partition_replace under another backfill_id",
+        )
+    _require_no_overlap(campaign, others)
+
+
 def _keeps_changing(wanted: Campaign) -> CampaignBusyError:
     return CampaignBusyError(
         f"campaign {wanted.run_key} keeps changing while it is being opened",
@@ -190,10 +202,21 @@ def _change(campaign: Campaign, kind: EventKind, detail: str | None) -> Change:
     return Change(event=event, campaign=campaign)
 
 
+def in_the_way(wanted: Window, others: tuple[OtherCampaign, ...]) -> tuple[OtherCampaign, ...]:
+    """Give the other campaigns that are not over and cover a part of the same window."""
+    return tuple(
+        other for other in others if not other.campaign.over and other.campaign.window.overlaps(wanted)
+    )
+
+
+def closes_when_asked(other: OtherCampaign) -> bool:
+    """Whether whoever opens a campaign in its way closes it first: it is cancelled, and nothing of it is at work."""
+    cancelled = other.campaign.status is CampaignStatus.CANCEL_REQUESTED
+    return cancelled and other.live_leases == 0 and not other.foreign
+
+
 def _require_no_overlap(wanted: Campaign, others: tuple[OtherCampaign, ...]) -> None:
-    for other in others:
-        if other.campaign.over or not other.campaign.window.overlaps(wanted.window):
-            continue
+    for other in in_the_way(wanted.window, others):
         window = other.campaign.window
         shown = "everything" if window.everything else f"[{window.lower}, {window.upper}) of {window.column}"
         raise OverlapError(
@@ -251,12 +274,7 @@ def _close_cancelled(ledger: CampaignLedger, wanted: Campaign) -> None:
 
     def look(view: OpeningView) -> None:
         closable.extend(
-            other.campaign
-            for other in view.others
-            if other.campaign.status is CampaignStatus.CANCEL_REQUESTED
-            and other.live_leases == 0
-            and not other.foreign
-            and other.campaign.window.overlaps(wanted.window)
+            other.campaign for other in in_the_way(wanted.window, view.others) if closes_when_asked(other)
         )
 
     ledger.open_campaign(wanted.run_key, wanted.target, look)

@@ -33,7 +33,7 @@ _PAGE = 10_000
 class Selection:
     """Which chunks a run may touch: `first..last`, inclusive; `mapped` items hold no session lock.
 
-    With `restart` a new round begins first, whose `reason` is given. With `stop_after_failures` the run goes on after a failed
+    With `restart` a new round begins first, whose `reason` is given; a run that `continues` begins none. With `stop_after_failures` the run goes on after a failed
     chunk until the campaign has so many of them.
     """
 
@@ -45,6 +45,7 @@ class Selection:
     policy: RetryPolicy
     dag_run_id: str | None
     reason: str | None = None
+    continues: bool = False
     restart: bool = False
     stop_after_failures: int | None = None
 
@@ -101,7 +102,9 @@ def _opened(ledger: CampaignLedger, wanted: Campaign, selection: Selection) -> O
         if selection.restart:
             begun = begin_round(ledger, wanted, reason=selection.reason or "")
             return OpenedCampaign(begun, Opening.NEW_ROUND)
-        return open_campaign(ledger, wanted, reason=selection.reason)
+        # A round of failed chunks alone would have none, and would leave every other chunk pending.
+        begin_rounds = not selection.continues and selection.policy is not RetryPolicy.FAILED_ONLY
+        return open_campaign(ledger, wanted, reason=selection.reason, begin_rounds=begin_rounds)
     except CampaignBusyError as error:
         if not selection.mapped:
             raise

@@ -18,6 +18,7 @@ from dpone_runtime.domain.event import Event, EventKind
 from dpone_runtime.domain.verification import (
     DIFFERENCES_SHOWN,
     Difference,
+    Verdict,
     VerificationMethod,
     VerificationReport,
 )
@@ -71,8 +72,8 @@ def verify_campaign(
 
 def end_verification(ledger: CampaignLedger, campaign: Campaign, report: VerificationReport) -> None:
     """Record what a whole verification came to: the next one compares everything again."""
-    detail = f"{report.method.value}: {report.compared_total} chunks compared, {len(report.different)} differ"
-    ledger.add_event(_event(campaign, EventKind.VERIFICATION_ENDED, detail))
+    verdict = Verdict(report.method.value, report.compared_total, len(report.different))
+    ledger.add_event(_event(campaign, EventKind.VERIFICATION_ENDED, verdict.text()))
 
 
 def _begun(ledger: CampaignLedger, campaign: Campaign, report: VerificationReport) -> int | None:

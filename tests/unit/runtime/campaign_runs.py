@@ -59,6 +59,7 @@ class Stage:
         max_active: int | None = None,
         policy: RetryPolicy = RetryPolicy.NON_COMMITTED,
         reason: str | None = None,
+        continues: bool = False,
         restart: bool = False,
         stop_after_failures: int | None = None,
     ) -> CampaignRun:
@@ -86,6 +87,7 @@ class Stage:
             policy=policy,
             dag_run_id="manual__1",
             reason=reason,
+            continues=continues,
             restart=restart,
             stop_after_failures=stop_after_failures,
         )

@@ -8,6 +8,7 @@ import pytest
 
 from dpone_contract.canonical import canonical_json
 from dpone_contract.errors import ChunkFailedError, ExitCode, InterruptedRunError, UsageError
+from dpone_contract.manifest import RetryPolicy
 from dpone_contract.mapping_item import mapping_item
 from dpone_contract.outcome import OutcomeStatus, parse_outcome
 from dpone_contract.process import plan_campaign, process_digest
@@ -77,7 +78,15 @@ def outcome_of(stage, lanes=None, **selection):
     planned = plan_campaign(process)
     run = stage.run(lanes, **selection)
     return (
-        passed_or_failed(process, planned, RunContext(), run, stage.ledger, evidence=Evidence()),
+        passed_or_failed(
+            process,
+            planned,
+            RunContext(),
+            run,
+            stage.ledger,
+            policy=RetryPolicy.NON_COMMITTED,
+            evidence=Evidence(),
+        ),
         run,
         planned,
         process,
@@ -126,10 +135,25 @@ def test_rows_that_differ_are_a_warning():
     run = make_run(RunReport(selected=5, committed=5, rows_extracted=10, rows_loaded=9))
     ledger = Stage().ledger
     outcome = passed_or_failed(
-        process, plan_campaign(process), RunContext(), run, ledger, evidence=Evidence()
+        process,
+        plan_campaign(process),
+        RunContext(),
+        run,
+        ledger,
+        policy=RetryPolicy.FAILED_ONLY,
+        evidence=Evidence(),
     )
     told = outcome.backfill.verification
     assert ("warning", 10, 9) == (told["status"], told["rows_extracted"], told["rows_loaded"])
+    # What the run went by, not what its manifest says.
+    assert "failed_only" == outcome.backfill.retry_policy
+
+
+def test_the_error_of_a_halted_campaign_says_what_lifts_the_halt():
+    run = make_run(RunReport(selected=5, failures=[failure()], left=4), status=CampaignStatus.HALTED)
+    error = error_of(run)
+    assert "the campaign is halted" in error.message
+    assert error.next_step.endswith("dpone backfill resume MANIFEST --reason ...")
 
 
 def test_a_mapped_outcome_names_its_item():
@@ -139,7 +163,13 @@ def test_a_mapped_outcome_names_its_item():
     item = mapping_item(mapping, mapping.items[2])
     run = Stage(chunks=4).run(first=3, last=3, mapped=True)
     outcome = passed_or_failed(
-        process, planned, RunContext(item=item), run, Stage().ledger, evidence=Evidence()
+        process,
+        planned,
+        RunContext(item=item),
+        run,
+        Stage().ledger,
+        policy=RetryPolicy.NON_COMMITTED,
+        evidence=Evidence(),
     )
     found = outcome.backfill.mapping
     assert (2, 3, 3, 1, "success", mapping.plan_fingerprint) == (

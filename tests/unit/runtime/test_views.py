@@ -209,10 +209,23 @@ def test_pictures_have_one_mark_a_chunk_and_an_end():
     [
         (CampaignStatus.COMPLETE, {}, "nothing; every chunk is committed"),
         (CampaignStatus.PUBLISHED, {}, "nothing; every chunk is committed"),
-        (CampaignStatus.HALTED, {}, "if it may go on: dpone backfill resume m.yaml --reason ..."),
+        (
+            CampaignStatus.HALTED,
+            {},
+            "mend the cause of the failed chunks, then: dpone backfill resume m.yaml --reason ...",
+        ),
+        (CampaignStatus.CLOSED, {}, "if it may go on: dpone backfill resume m.yaml --reason ..."),
         (CampaignStatus.OPEN, {ChunkStatus.RUNNING: 1}, "chunks are at work; look again"),
-        (CampaignStatus.OPEN, {ChunkStatus.FAILED: 1}, "mend the cause of the failed chunks"),
-        (CampaignStatus.OPEN, {ChunkStatus.LEASE_EXPIRED: 1}, "dpone backfill resume m.yaml"),
+        (
+            CampaignStatus.OPEN,
+            {ChunkStatus.FAILED: 1},
+            "mend the cause of the failed chunks, then: dpone backfill retry-failed m.yaml --execute",
+        ),
+        (
+            CampaignStatus.OPEN,
+            {ChunkStatus.LEASE_EXPIRED: 1},
+            "look why their run ended, then: dpone backfill retry-failed m.yaml --execute",
+        ),
         (CampaignStatus.OPEN, {}, "dpone backfill resume m.yaml"),
     ],
 )

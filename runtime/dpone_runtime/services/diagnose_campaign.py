@@ -1,0 +1,238 @@
+"""The rules of a doctor: what was looked at becomes symptoms. Pure; nothing is opened here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dpone_contract.errors import DponeError, advice_of
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus, Window
+from dpone_runtime.domain.chunk_record import ChunkStatus
+from dpone_runtime.domain.diagnosis import Diagnosis, Symptom, Urgency
+from dpone_runtime.domain.event import EventKind, PastEvent
+from dpone_runtime.domain.verification import find_verdict
+from dpone_runtime.ports.ledger import OtherCampaign, RunningChunk
+from dpone_runtime.services.open_campaign import closes_when_asked, in_the_way
+
+RUNNING_SHOWN = 10
+OTHERS_SHOWN = 10
+_INFO, _ACTION, _INFRASTRUCTURE = Urgency.INFO, Urgency.ACTION, Urgency.INFRASTRUCTURE
+
+
+@dataclass(frozen=True)
+class FailedChunks:
+    """Failed chunks of one code, and the message of the first of them."""
+
+    code: str
+    chunks: int
+    first_chunk_index: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What was looked at. `command` is the manifest with its options, as the next command line repeats them.
+
+    `tables` is the error of a look at source and target that they did not pass.
+    """
+
+    command: str
+    run_key: str
+    ledger_exists: bool
+    internal: bool
+    window: Window | None = None
+    campaign: Campaign | None = None
+    counts: Mapping[ChunkStatus, int] = field(default_factory=dict)
+    running: tuple[RunningChunk, ...] = ()
+    failed: tuple[FailedChunks, ...] = ()
+    history: tuple[PastEvent, ...] = ()
+    others: tuple[OtherCampaign, ...] = ()
+    drifts: tuple[str, ...] = ()
+    tables: DponeError | None = None
+    missing_rights: tuple[str, ...] = ()
+    pooled: bool = False
+
+    def backfill(self, verb: str, *options: str) -> str:
+        """Give a command line."""
+        return " ".join(("dpone backfill", verb, self.command, *options))
+
+
+def diagnose(situation: Situation) -> Diagnosis:
+    """Say what is the matter, the most pressing first, after the runbook of the backfill guide."""
+    campaign = situation.campaign
+    found = [*_of_the_place(situation)]
+    if campaign is None:
+        found += _not_begun(situation)
+    found += _in_the_way(situation)
+    if campaign is not None:
+        found += _of_chunks(situation, campaign)
+    if campaign is not None and campaign.finished:
+        found += _of_the_end(situation, campaign)
+    return Diagnosis(tuple(found), complete=campaign is not None and campaign.finished)
+
+
+def _of_the_place(found: Situation) -> Iterator[Symptom]:
+    """Rights, tables, and what connects them."""
+    if found.missing_rights:
+        yield Symptom(
+            "ledger_unwritable",
+            _INFRASTRUCTURE,
+            f"the ledger cannot be written: {'; '.join(found.missing_rights)}",
+            "grant USAGE on the ledger's schema and SELECT, INSERT, UPDATE on its tables to this user, or connect to the primary",
+        )
+    if found.tables is not None:
+        urgency = _INFRASTRUCTURE if found.tables.exit_code.value == 5 else _ACTION
+        yield Symptom(
+            "tables",
+            urgency,
+            f"{found.tables.code.value}: {found.tables.message}",
+            found.tables.next_step,
+        )
+    for drift in found.drifts:
+        yield Symptom(
+            "drift",
+            _ACTION,
+            f"{drift}: a run would be refused",
+            "restore it, or begin a new campaign under another backfill_id",
+        )
+    if found.pooled:
+        yield Symptom(
+            "proxy",
+            _ACTION if found.internal else _INFO,
+            "the connection to the target runs through a transaction-pooling proxy, which cannot hold the session lock of an "
+            "internal run; mapped tasks work through it",
+            "connect to the server itself or through a session pool, or use a mapped mode"
+            if found.internal
+            else None,
+        )
+
+
+def _not_begun(found: Situation) -> Iterator[Symptom]:
+    if found.missing_rights and not found.ledger_exists:
+        return
+    run = found.backfill("run", "--execute")
+    if found.ledger_exists:
+        yield Symptom("not_begun", _ACTION, f"the ledger has no campaign {found.run_key}", run)
+        return
+    yield Symptom(
+        "ledger_missing",
+        _ACTION,
+        "there is no ledger yet; a run creates it where this user may, else a role that may runs what "
+        f"`dpone state ddl {found.command.split()[0]}` prints",
+        run,
+    )
+
+
+def _in_the_way(found: Situation) -> Iterator[Symptom]:
+    """Other campaigns on a part of the window: while this one is open there can be none, but in ledgers that it cannot see."""
+    window = found.window
+    if window is None:
+        return
+    for other in in_the_way(window, found.others)[:OTHERS_SHOWN]:
+        campaign = other.campaign
+        told = (
+            f"campaign {campaign.run_key} of ledger {other.ledger} ({campaign.status.value}, {other.live_leases} chunks at "
+            "work) covers a part of this window of the target"
+        )
+        if found.campaign is not None and found.campaign.over:
+            yield Symptom("overlap", _INFO, f"{told}: it may load it anew")
+        elif closes_when_asked(other):
+            yield Symptom("overlap", _INFO, f"{told}; it is cancelled, and a run of this one closes it")
+        else:
+            step = f"let {campaign.run_key} finish, or stop it with `dpone backfill cancel` and its manifest"
+            yield Symptom("overlap", _ACTION, f"{told}: this one cannot be opened beside it", step)
+
+
+def _of_chunks(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
+    live = found.counts.get(ChunkStatus.RUNNING, 0)
+    if live:
+        yield Symptom(
+            "at_work",
+            _INFO,
+            f"{counted(live, 'is', 'are')} at work; a dead run frees its chunk within two minutes",
+            found.backfill("status"),
+        )
+    if campaign.finished:
+        return
+    reason = () if campaign.status is CampaignStatus.OPEN else ("--reason ...",)
+    yield from _stopped(found, campaign)
+    retry = found.backfill("retry-failed", "--execute", *reason)
+    for group in found.failed:
+        advice = (advice_of(group.code) or "").replace("MANIFEST", found.command)
+        yield Symptom(
+            "failed",
+            _ACTION,
+            f"{counted(group.chunks, 'failed', 'failed')} with {group.code}, the first is chunk {group.first_chunk_index}: {group.message}. "
+            f"Do: {advice}",
+            retry,
+        )
+    lapsed = found.counts.get(ChunkStatus.LEASE_EXPIRED, 0)
+    if lapsed:
+        told = (
+            f"{counted(lapsed, 'has', 'have')} a lapsed lease: the run died, or was frozen; look at its log"
+        )
+        yield Symptom("lapsed", _ACTION, told, retry)
+    left = campaign.chunks_total - sum(
+        count for status, count in found.counts.items() if status is not ChunkStatus.PENDING
+    )
+    if left:
+        told = f"{left} of {campaign.chunks_total} chunks {'is' if left == 1 else 'are'} pending"
+        idle = campaign.status is CampaignStatus.OPEN and not live
+        yield Symptom("pending", _ACTION if idle else _INFO, told, found.backfill("resume", *reason))
+    if found.counts.get(ChunkStatus.COMMITTED, 0) >= campaign.chunks_total:
+        told = "every chunk is committed, and the campaign is not marked complete: its last run ended before it could"
+        yield Symptom("unmarked", _ACTION, told, found.backfill("resume", *reason))
+
+
+def counted(count: int, one: str, several: str) -> str:
+    """Give a number of chunks with its verb."""
+    return f"1 chunk {one}" if count == 1 else f"{count} chunks {several}"
+
+
+def _stopped(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
+    """Tell why no chunk begins, and by whom."""
+    why = f" at {campaign.updated_at:%Y-%m-%d %H:%M:%S %Z}" if campaign.updated_at else ""
+    why += f" by {campaign.requested_by}" if campaign.requested_by else ""
+    why += f": {campaign.reason}" if campaign.reason else ""
+    match campaign.status:
+        case CampaignStatus.HALTED:
+            step = found.backfill("resume", "--reason ...")
+            yield Symptom("halted", _ACTION, f"halted{why}. Mend the cause of the failures first", step)
+        case CampaignStatus.CANCEL_REQUESTED:
+            step = found.backfill("resume", "--reason ...")
+            yield Symptom("cancelled", _ACTION, f"cancelled{why}. No chunk begins; it can go on", step)
+        case CampaignStatus.CLOSED:
+            step = found.backfill("restart", "--reason ...", "--execute")
+            told = f"closed{why}. Nothing of it can commit; another campaign has taken its window"
+            yield Symptom("closed", _ACTION, told, step)
+
+
+def _of_the_end(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
+    """Whether what is complete was compared with its source."""
+    verify = found.backfill("verify")
+    verdict = begun = None
+    for past in found.history:
+        if past.event.round != campaign.round:
+            continue
+        match past.event.kind:
+            case EventKind.COMPLETED:
+                verdict = begun = None
+            case EventKind.VERIFICATION_BEGUN:
+                begun = past
+            case EventKind.VERIFICATION_ENDED:
+                verdict, begun = past, None
+    if begun is not None:
+        told = f"a verification was begun at {begun.at:%Y-%m-%d %H:%M:%S %Z} and has not come to its end; it goes on where it is"
+        yield Symptom("verification_unfinished", _INFO, told, verify)
+    if verdict is None:
+        if begun is None:
+            told = "every chunk is committed; contents were not compared since"
+            yield Symptom("unverified", _INFO, told, verify)
+        return
+    at, told = f"{verdict.at:%Y-%m-%d %H:%M:%S %Z}", verdict.event.detail or ""
+    came_to = find_verdict(told)
+    if came_to is not None and came_to.different:
+        step = found.backfill("verify", "--repair", "--reason ...")
+        yield Symptom("differs", _ACTION, f"verified at {at}, {told}: find out which side has changed", step)
+    else:
+        yield Symptom("verified", _INFO, f"every chunk is committed; verified at {at}, {told}")
