@@ -357,7 +357,7 @@ KILLED = [
 def test_killed_at_any_step_its_rows_are_there_once_in_the_end(
     history: FileHistory, scenario: Scenario, step: str, what: str
 ) -> None:
-    """After the commit the file does not know of it: the chunk is loaded again."""
+    """After the commit the file does not know of it: the chunk is loaded again, and at once."""
     scenario.prepare(history)
     victim, before = scenario.victim, history.versions(scenario.victim)
     killed = history.start("run", history.manifest(scenario.text()), faults=[(step, victim, what)])
@@ -366,27 +366,15 @@ def test_killed_at_any_step_its_rows_are_there_once_in_the_end(
     status = "failed" if what == KILL_LANE else "running"
     assert (status, 1) == history.chunks()[victim]
     assert (before == history.versions(victim)) is (step != "committed")
-    history.lapse_leases()
 
     done = run(history, scenario)
     assert 0 == done.exit_code, done.output
+    assert "held by another run" not in done.stderr
     assert ("committed", 2) == history.chunks()[victim]
     assert ["claimed", *(["failed"] if what == KILL_LANE else []), "claimed", "committed"] == (
         history.events(victim)
     )
     require_loaded(history, scenario)
-
-
-def test_a_live_lease_is_waited_for(history: FileHistory) -> None:
-    killed = history.start("run", history.manifest(), faults=[("before commit", 1, KILL_BOTH)])
-    assert -signal.SIGKILL == killed.finish().exit_code
-    resumed = history.start("run", history.manifest())
-    resumed.wait_for_words("chunk 1 is held by another run")
-    history.lapse_leases()
-    done = resumed.finish()
-    assert 0 == done.exit_code, done.output
-    assert {1: ("committed", 2), 2: ("committed", 1), 3: ("committed", 1)} == history.chunks()
-    history.require_loaded(CHUNKS)
 
 
 def test_what_a_dead_run_left_at_work_is_ended_by_the_next_one(history: FileHistory) -> None:
@@ -443,7 +431,6 @@ def test_a_second_signal_ends_at_once_and_the_folder_is_whole(history: FileHisto
     assert 5 == begun.finish(10).exit_code
     begun.wait_until_nothing_is_left()
     assert {1: ("committed", 1), 2: ("running", 1)} == history.chunks()
-    history.lapse_leases()
     done = history.run("backfill", "resume", history.manifest())
     assert 0 == done.exit_code, done.output
     history.require_loaded(CHUNKS)
