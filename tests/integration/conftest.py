@@ -7,6 +7,7 @@ import pytest
 
 from tests.integration.attempts import Attempt, claimed_attempt
 from tests.integration.campaigns import History, opened_history
+from tests.integration.file_history import FileHistory
 
 
 @pytest.fixture
@@ -14,6 +15,16 @@ def history(database: str, tmp_path: Path) -> Iterator[History]:
     """Ten days of rows, an empty target, and `dpone` to load them with."""
     with opened_history(database, tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture
+def file_history(database: str, tmp_path: Path) -> Iterator[FileHistory]:
+    """The same, its ledger in a folder."""
+    opened = FileHistory(database, tmp_path)
+    try:
+        yield opened
+    finally:
+        opened.close()
 
 
 @pytest.fixture

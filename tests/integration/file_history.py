@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 from dpone_contract.environment import STATE_DIR
@@ -12,7 +11,7 @@ from dpone_runtime.adapters.local_file.ledger import LocalFileLedger
 from dpone_runtime.adapters.local_file.lines import Line, decode
 from dpone_runtime.adapters.postgres.target_locks import PostgresTargetLocks
 from dpone_runtime.connections import ResolvedConnection
-from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
+from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.state_directory import JOURNAL_SUFFIX
 from tests.integration.campaigns import FIRST_DAY, History, day, manifest_text
 
@@ -38,12 +37,12 @@ class FileHistory(History):
         return super().manifest(in_a_file(text or manifest_text(3)), file=file)
 
     @contextmanager
-    def ledger(self, **arguments: timedelta) -> Iterator[LocalFileLedger]:
+    def ledger(self) -> Iterator[LocalFileLedger]:
         """Open the ledger as another process does."""
         locks = PostgresTargetLocks(
             ResolvedConnection("target_db", self.uri, "test", "DPONE_CONN_TARGET_DB"), "dpone_audit"
         )
-        ledger = LocalFileLedger(self.state, locks, **arguments)
+        ledger = LocalFileLedger(self.state, locks)
         try:
             yield ledger
         finally:
@@ -76,13 +75,6 @@ class FileHistory(History):
     def events(self, chunk_index: int | None) -> list[str]:
         found = (line.event for line in self.lines())
         return [event.kind.value for event in found if event and event.chunk_index == chunk_index]
-
-    def lapse_leases(self) -> None:
-        """Let ninety seconds pass for every lease: a renewal whose end is over."""
-        with self.ledger(lease_ttl=timedelta(seconds=-1)) as past:
-            for record in self.records():
-                if record.status is ChunkStatus.RUNNING:
-                    past.renew(record)
 
     def require_loaded(self, chunks_total: int) -> None:
         """Require the first days to be in the target exactly once, and each chunk to be committed once a round."""

@@ -2,38 +2,24 @@
 
 import json
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
-import psycopg
 import pytest
 
 from dpone_contract.environment import STATE_DIR
 from dpone_contract.manifest_text import parse_manifest
 from dpone_contract.mapping_policy import MappingLimits, MappingMode, MappingPolicy
 from dpone_contract.process import build_process
-from dpone_runtime.adapters.postgres.completion import local_data_key
 from dpone_runtime.adapters.postgres.session import lock_key
 from tests.integration.campaigns import day, manifest_text
 from tests.integration.child_runs import Finished
-from tests.integration.fault_lane import BEFORE_LOAD, HOLD, KILL_BOTH, KILL_COORDINATOR, KILL_LANE
+from tests.integration.fault_lane import BEFORE_LOAD, HOLD, KILL_BOTH
 from tests.integration.file_history import FileHistory, in_a_file
 from tests.integration.inner_modes import APPEND, FULL_REFRESH, MERGE, REPLACE, Scenario
-from tests.integration.run_with_faults import GRACE_VARIABLE
 from tests.integration.transaction_pooler import TransactionPooler
 
 CHUNKS, VICTIM = 3, 2
 SCENARIOS = {scenario.mode: scenario for scenario in (REPLACE, MERGE, FULL_REFRESH)}
 every_mode = pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS)
-
-
-@pytest.fixture
-def history(database: str, tmp_path: Path) -> Iterator[FileHistory]:
-    opened = FileHistory(database, tmp_path)
-    try:
-        yield opened
-    finally:
-        opened.close()
 
 
 def run(history: FileHistory, scenario: Scenario = REPLACE) -> Finished:
@@ -50,25 +36,25 @@ def require_loaded(history: FileHistory, scenario: Scenario) -> None:
 
 
 @every_mode
-def test_a_campaign_is_loaded_and_not_loaded_again(history: FileHistory, scenario: Scenario) -> None:
-    scenario.prepare(history)
-    done = run(history, scenario)
+def test_a_campaign_is_loaded_and_not_loaded_again(file_history: FileHistory, scenario: Scenario) -> None:
+    scenario.prepare(file_history)
+    done = run(file_history, scenario)
     assert 0 == done.exit_code, done.output
-    require_loaded(history, scenario)
-    versions = [history.versions(index) for index in range(1, CHUNKS + 1)]
-    again = run(history, scenario)
+    require_loaded(file_history, scenario)
+    versions = [file_history.versions(index) for index in range(1, CHUNKS + 1)]
+    again = run(file_history, scenario)
     assert 0 == again.exit_code, again.output
     assert "nothing to do" in again.stderr
-    assert versions == [history.versions(index) for index in range(1, CHUNKS + 1)]
-    assert not history.value("SELECT to_regnamespace('dpone_audit') IS NOT NULL")
+    assert versions == [file_history.versions(index) for index in range(1, CHUNKS + 1)]
+    assert not file_history.value("SELECT to_regnamespace('dpone_audit') IS NOT NULL")
 
 
-def test_the_outcome_says_what_the_ledger_is(history: FileHistory) -> None:
-    done = run(history)
+def test_the_outcome_says_what_the_ledger_is(file_history: FileHistory) -> None:
+    done = run(file_history)
     assert done.outcome is not None
     backfill = done.outcome.backfill
     assert backfill is not None
-    assert ("local_file", "authoritative", str(history.summary)) == (
+    assert ("local_file", "authoritative", str(file_history.summary)) == (
         backfill.state_backend,
         backfill.state_cache_status,
         backfill.state_path,
@@ -77,27 +63,27 @@ def test_the_outcome_says_what_the_ledger_is(history: FileHistory) -> None:
         backfill.state_capabilities[name]
         for name in ("dialect", "lock_scope", "distributed_lock", "durable_write", "durable_read")
     )
-    assert {"dialect": "file", "folder": str(history.state), "run_key": backfill.run_key} == (
+    assert {"dialect": "file", "folder": str(file_history.state), "run_key": backfill.run_key} == (
         backfill.state_authority
     )
     assert (60, 60, 3) == (backfill.rows_extracted, backfill.rows_loaded, backfill.chunks_committed)
-    assert [20, 20, 20] == [record.rows_loaded for record in history.records()]
+    assert [20, 20, 20] == [record.rows_loaded for record in file_history.records()]
 
 
-def test_the_summary_tells_people_how_it_stands(history: FileHistory) -> None:
-    run(history)
-    told = json.loads(history.summary.read_text(encoding="utf-8"))
+def test_the_summary_tells_people_how_it_stands(file_history: FileHistory) -> None:
+    run(file_history)
+    told = json.loads(file_history.summary.read_text(encoding="utf-8"))
     assert ("complete", {"committed": 3}, 3) == (
         told["campaign"]["status"],
         told["chunks"],
         told["campaign"]["chunks_total"],
     )
-    assert history.journal.stat().st_size == told["journal"]["bytes"]
+    assert file_history.journal.stat().st_size == told["journal"]["bytes"]
 
 
 @pytest.mark.parametrize("how", ["manifest", "option", "environment", "neither"])
-def test_the_folder_is_where_it_is_named(history: FileHistory, how: str) -> None:
-    named, arguments, environ = history.folder / "here", list[str](), {STATE_DIR: ""}
+def test_the_folder_is_where_it_is_named(file_history: FileHistory, how: str) -> None:
+    named, arguments, environ = file_history.folder / "here", list[str](), {STATE_DIR: ""}
     text = manifest_text(3)
     if how == "manifest":
         text = text.replace("      chunk:\n", f"      state_dir: {named}\n      chunk:\n")
@@ -105,30 +91,30 @@ def test_the_folder_is_where_it_is_named(history: FileHistory, how: str) -> None
         arguments = ["--state-dir", str(named)]
     if how == "environment":
         environ = {STATE_DIR: str(named)}
-    path = history.manifest(text)
-    done = history.run("backfill", "run", path, "--execute", *arguments, environ=environ)
+    path = file_history.manifest(text)
+    done = file_history.run("backfill", "run", path, "--execute", *arguments, environ=environ)
     assert 0 == done.exit_code, done.output
-    expected = history.runs[-1].folder / ".dpone" / "backfill" if how == "neither" else named
+    expected = file_history.runs[-1].folder / ".dpone" / "backfill" if how == "neither" else named
     assert done.outcome is not None
     assert done.outcome.backfill is not None
     assert (expected / f"{done.outcome.backfill.run_key}.json").is_file()
-    assert not history.state.exists()
+    assert not file_history.state.exists()
 
 
-def test_a_ledger_beside_the_target_says_what_a_file_is_worth(history: FileHistory) -> None:
-    beside = history.folder / "beside.yaml"
+def test_a_ledger_beside_the_target_says_what_a_file_is_worth(file_history: FileHistory) -> None:
+    beside = file_history.folder / "beside.yaml"
     beside.write_text(manifest_text(3), encoding="utf-8")
     path = str(beside)
-    first = history.run("run", path)
+    first = file_history.run("run", path)
     assert first.outcome is not None
     assert first.outcome.backfill is not None
     assert ("unavailable", None) == (
         first.outcome.backfill.state_cache_status,
         first.outcome.backfill.state_path,
     )
-    file = history.state / f"{first.outcome.backfill.run_key}.json"
+    file = file_history.state / f"{first.outcome.backfill.run_key}.json"
     file.write_text("whatever it says", encoding="utf-8")
-    second = history.run("run", path)
+    second = file_history.run("run", path)
     assert second.outcome is not None
     assert second.outcome.backfill is not None
     assert ("present_non_authoritative", str(file)) == (
@@ -141,11 +127,11 @@ def test_a_ledger_beside_the_target_says_what_a_file_is_worth(history: FileHisto
 # Verbs.
 
 
-def test_status_is_read_without_the_database(history: FileHistory) -> None:
-    run(history)
+def test_status_is_read_without_the_database(file_history: FileHistory) -> None:
+    run(file_history)
     nowhere = {"DPONE_CONN_TARGET_DB": "postgresql://nobody@127.0.0.1:1/nothing"}
-    told = history.run(
-        "backfill", "status", history.manifest(REPLACE.text()), "--format", "json", environ=nowhere
+    told = file_history.run(
+        "backfill", "status", file_history.manifest(REPLACE.text()), "--format", "json", environ=nowhere
     )
     assert 0 == told.exit_code, told.output
     found = json.loads(told.stdout)
@@ -156,294 +142,190 @@ def test_status_is_read_without_the_database(history: FileHistory) -> None:
     )
 
 
-def test_a_campaign_that_was_never_begun_is_told_by_its_folder(history: FileHistory) -> None:
+def test_a_campaign_that_was_never_begun_is_told_by_its_folder(file_history: FileHistory) -> None:
     for verb in ("status", "resume"):
-        told = history.run("backfill", verb, history.manifest())
+        told = file_history.run("backfill", verb, file_history.manifest())
         assert 2 == told.exit_code, told.output
         assert "DPONE_BACKFILL_CAMPAIGN_MISSING" in told.stderr
-        assert f"at: folder {history.state}" in told.stderr
-    assert not history.state.exists()
+        assert f"at: folder {file_history.state}" in told.stderr
+    assert not file_history.state.exists()
 
 
-def test_there_is_nothing_to_create_by_hand(history: FileHistory) -> None:
-    told = history.run("state", "ddl", history.manifest())
+def test_there_is_nothing_to_create_by_hand(file_history: FileHistory) -> None:
+    told = file_history.run("state", "ddl", file_history.manifest())
     assert 0 == told.exit_code, told.output
     assert told.stdout.startswith("-- ")
     assert "nothing to create" in told.stdout
 
 
-def test_a_cancelled_campaign_finishes_its_chunk_and_is_resumed_with_a_reason(history: FileHistory) -> None:
-    path = history.manifest()
-    begun = history.start("run", path, faults=[(BEFORE_LOAD, VICTIM, HOLD)])
+def test_a_cancelled_campaign_finishes_its_chunk_and_is_resumed_with_a_reason(
+    file_history: FileHistory,
+) -> None:
+    path = file_history.manifest()
+    begun = file_history.start("run", path, faults=[(BEFORE_LOAD, VICTIM, HOLD)])
     begun.wait_for(BEFORE_LOAD, VICTIM)
-    cancelled = history.run("backfill", "cancel", path, "--reason", "too early", "--requested-by", "ops")
+    cancelled = file_history.run("backfill", "cancel", path, "--reason", "too early", "--requested-by", "ops")
     assert 0 == cancelled.exit_code, cancelled.output
     begun.release()
     stopped = begun.finish()
     assert (2, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (stopped.exit_code, stopped.error_code), stopped.output
-    assert {1: ("committed", 1), 2: ("committed", 1)} == history.chunks()
+    assert {1: ("committed", 1), 2: ("committed", 1)} == file_history.chunks()
 
-    refused = history.run("backfill", "resume", path)
+    refused = file_history.run("backfill", "resume", path)
     assert (2, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (refused.exit_code, refused.error_code), refused.output
-    done = history.run("backfill", "resume", path, "--reason", "now")
+    done = file_history.run("backfill", "resume", path, "--reason", "now")
     assert 0 == done.exit_code, done.output
-    assert ["opened", "cancel_requested", "resumed", "completed"] == history.events(None)
-    history.require_loaded(CHUNKS)
+    assert ["opened", "cancel_requested", "resumed", "completed"] == file_history.events(None)
+    file_history.require_loaded(CHUNKS)
 
 
-def test_an_interval_that_is_run_again_begins_a_round(history: FileHistory) -> None:
-    path = history.manifest(manifest_text(first="{{ ds }}", last="{{ ds }}"))
+def test_an_interval_that_is_run_again_begins_a_round(file_history: FileHistory) -> None:
+    path = file_history.manifest(manifest_text(first="{{ ds }}", last="{{ ds }}"))
     environ = {"DPONE_LOGICAL_DATE": day(3).isoformat()}
-    assert 0 == history.run("run", path, environ=environ).exit_code
-    history.sql("UPDATE source.history SET note = 'second' WHERE day = %s", day(3))
-    again = history.run("run", path, environ=environ)
+    assert 0 == file_history.run("run", path, environ=environ).exit_code
+    file_history.sql("UPDATE source.history SET note = 'second' WHERE day = %s", day(3))
+    again = file_history.run("run", path, environ=environ)
     assert 0 == again.exit_code, again.output
     assert "round 2" in again.stderr
     where = f"day = '{day(3)}'"
-    assert history.content("source.history", where) == history.content("target.history", where)
-    (record,) = history.records()
+    assert file_history.content("source.history", where) == file_history.content("target.history", where)
+    (record,) = file_history.records()
     assert (2, 2) == (record.round, record.attempt)
 
 
-def test_several_lanes_share_a_folder_through_their_coordinator(history: FileHistory) -> None:
-    path = history.manifest(
+def test_several_lanes_share_a_folder_through_their_coordinator(file_history: FileHistory) -> None:
+    path = file_history.manifest(
         manifest_text(8).replace("      chunk:", "      parallel_workers: 3\n      chunk:")
     )
-    done = history.run("run", path)
+    done = file_history.run("run", path)
     assert 0 == done.exit_code, done.output
-    history.require_loaded(8)
+    file_history.require_loaded(8)
 
 
-def test_what_differs_is_found_and_loaded_again_alone(history: FileHistory) -> None:
-    assert 0 == run(history).exit_code
-    path = history.manifest(REPLACE.text())
-    equal = history.run("backfill", "verify", path)
+def test_what_differs_is_found_and_loaded_again_alone(file_history: FileHistory) -> None:
+    assert 0 == run(file_history).exit_code
+    path = file_history.manifest(REPLACE.text())
+    equal = file_history.run("backfill", "verify", path)
     assert 0 == equal.exit_code, equal.output
-    kept = [history.versions(index) for index in (1, 3)]
-    history.sql("UPDATE target.history SET note = 'changed by hand' WHERE day = %s AND id %% 5 = 0", day(2))
-    different = history.run("backfill", "verify", path, "--anew")
+    kept = [file_history.versions(index) for index in (1, 3)]
+    file_history.sql(
+        "UPDATE target.history SET note = 'changed by hand' WHERE day = %s AND id %% 5 = 0", day(2)
+    )
+    different = file_history.run("backfill", "verify", path, "--anew")
     assert 4 == different.exit_code, different.output
-    repaired = history.run("backfill", "verify", path, "--repair", "--reason", "changed by hand")
+    repaired = file_history.run("backfill", "verify", path, "--repair", "--reason", "changed by hand")
     assert 0 == repaired.exit_code, repaired.output
-    assert kept == [history.versions(index) for index in (1, 3)]
-    assert [(2, 1), (2, 2), (2, 1)] == [(record.round, record.attempt) for record in history.records()]
+    assert kept == [file_history.versions(index) for index in (1, 3)]
+    assert [(2, 1), (2, 2), (2, 1)] == [(record.round, record.attempt) for record in file_history.records()]
     window = f"day BETWEEN '{day(1)}' AND '{day(3)}'"
-    assert history.content("source.history", window) == history.content("target.history", window)
+    assert file_history.content("source.history", window) == file_history.content("target.history", window)
 
 
 # What is refused.
 
 
-def test_an_append_is_refused_before_anything_is_opened(history: FileHistory) -> None:
-    told = run(history, APPEND)
+def test_an_append_is_refused_before_anything_is_opened(file_history: FileHistory) -> None:
+    told = run(file_history, APPEND)
     assert (2, "DPONE_BACKFILL_STATE_UNSUPPORTED") == (told.exit_code, told.error_code), told.output
     assert "would load them twice" in told.stderr
     assert "audit_schema" in told.stderr
-    assert not history.state.exists()
+    assert not file_history.state.exists()
 
 
-def test_a_distributed_lock_is_refused(history: FileHistory) -> None:
-    path = history.folder / "locked.yaml"
+def test_a_distributed_lock_is_refused(file_history: FileHistory) -> None:
+    path = file_history.folder / "locked.yaml"
     text = in_a_file(manifest_text(3)).replace("local_file }", "local_file, require_distributed_lock: true }")
     path.write_text(text, encoding="utf-8")
-    told = history.run("run", str(path))
+    told = file_history.run("run", str(path))
     assert (2, "DPONE_BACKFILL_STATE_UNSUPPORTED") == (told.exit_code, told.error_code), told.output
     assert "remove require_distributed_lock" in told.stderr
-    assert not history.state.exists()
+    assert not file_history.state.exists()
 
 
-def test_a_mapped_item_is_refused(history: FileHistory) -> None:
+def test_a_mapped_item_is_refused(file_history: FileHistory) -> None:
     limits = MappingLimits(max_items=1, max_active=1, pool="dpone_backfill")
-    manifest = parse_manifest(in_a_file(manifest_text(3)), "history.yaml")
+    manifest = parse_manifest(in_a_file(manifest_text(3)), "file_history.yaml")
     process = build_process(manifest, MappingPolicy(mode=MappingMode.SUMMARY, limits=limits))
-    told = history.start_item(process).finish()
+    told = file_history.start_item(process).finish()
     assert (2, "DPONE_AIRFLOW_MAPPING_STATE_UNSUPPORTED") == (told.exit_code, told.error_code), told.output
     assert "distributed_lock, distributed_chunk_lease" in told.stderr
-    assert not history.state.exists()
+    assert not file_history.state.exists()
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
-def test_a_proxy_that_pools_transactions_is_refused(history: FileHistory, *, in_turn: bool) -> None:
-    with TransactionPooler(history.uri, in_turn=in_turn) as pooler:
-        told = history.run("run", history.manifest(), environ={"DPONE_CONN_TARGET_DB": pooler.uri})
+def test_a_proxy_that_pools_transactions_is_refused(file_history: FileHistory, *, in_turn: bool) -> None:
+    with TransactionPooler(file_history.uri, in_turn=in_turn) as pooler:
+        told = file_history.run("run", file_history.manifest(), environ={"DPONE_CONN_TARGET_DB": pooler.uri})
     assert (2, "DPONE_BACKFILL_SESSION_UNSAFE") == (told.exit_code, told.error_code), told.output
-    assert [] == history.sql("SELECT 1 FROM target.history LIMIT 1")
+    assert [] == file_history.sql("SELECT 1 FROM target.history LIMIT 1")
 
 
-def test_a_second_run_of_the_campaign_is_refused_at_once(history: FileHistory) -> None:
-    path = history.manifest()
-    first = history.start("run", path, faults=[("copied", VICTIM, HOLD)])
+def test_a_second_run_of_the_campaign_is_refused_at_once(file_history: FileHistory) -> None:
+    path = file_history.manifest()
+    first = file_history.start("run", path, faults=[("copied", VICTIM, HOLD)])
     first.wait_for("copied", VICTIM)
-    refused = history.run("run", path)
+    refused = file_history.run("run", path)
     assert (5, "DPONE_BACKFILL_CAMPAIGN_BUSY") == (refused.exit_code, refused.error_code), refused.output
     assert "nothing needs to be deleted" in refused.stderr
     first.release()
     done = first.finish()
     assert 0 == done.exit_code, done.output
-    assert ["claimed", "committed"] == history.events(VICTIM)
-    history.require_loaded(CHUNKS)
+    assert ["claimed", "committed"] == file_history.events(VICTIM)
+    file_history.require_loaded(CHUNKS)
 
 
-def test_a_run_of_another_folder_or_window_cannot_have_the_target_too(history: FileHistory) -> None:
-    path = history.manifest()
-    adjacent = history.manifest(
+def test_a_run_of_another_folder_or_window_cannot_have_the_target_too(file_history: FileHistory) -> None:
+    path = file_history.manifest()
+    adjacent = file_history.manifest(
         manifest_text(name="later", first=day(5).isoformat(), last=day(6).isoformat()), file="later.yaml"
     )
-    first = history.start("run", path, faults=[("copied", VICTIM, HOLD)])
+    first = file_history.start("run", path, faults=[("copied", VICTIM, HOLD)])
     first.wait_for("copied", VICTIM)
-    elsewhere = {STATE_DIR: str(history.folder / "another machine")}
+    elsewhere = {STATE_DIR: str(file_history.folder / "another machine")}
     for manifest, environ in ((path, elsewhere), (adjacent, {}), (adjacent, elsewhere)):
-        refused = history.run("run", manifest, environ=environ)
+        refused = file_history.run("run", manifest, environ=environ)
         assert (5, "DPONE_BACKFILL_CAMPAIGN_BUSY") == (refused.exit_code, refused.error_code), refused.output
         assert "the target is held" in refused.stderr
     first.release()
     assert 0 == first.finish().exit_code
-    history.require_loaded(CHUNKS)
+    file_history.require_loaded(CHUNKS)
 
 
-def test_no_ledger_beside_the_target_opens_a_campaign_meanwhile(history: FileHistory) -> None:
+def test_no_ledger_beside_the_target_opens_a_campaign_meanwhile(file_history: FileHistory) -> None:
     """It would need the lock of the target, which the run has for as long as it lasts."""
-    first = history.start("run", history.manifest(), faults=[("copied", VICTIM, HOLD)])
+    first = file_history.start("run", file_history.manifest(), faults=[("copied", VICTIM, HOLD)])
     first.wait_for("copied", VICTIM)
-    relation = history.value("SELECT 'target.history'::regclass::oid::text")
+    relation = file_history.value("SELECT 'target.history'::regclass::oid::text")
     take = "SELECT pg_try_advisory_xact_lock(%s)"
-    assert not history.value(take, lock_key("target", relation))
+    assert not file_history.value(take, lock_key("target", relation))
     first.release()
     assert 0 == first.finish().exit_code
-    assert history.value(take, lock_key("target", relation))
+    assert file_history.value(take, lock_key("target", relation))
 
 
-def test_a_campaign_that_was_opened_beside_the_target_meanwhile_is_met(history: FileHistory) -> None:
-    killed = history.start("run", history.manifest(), faults=[("copied", VICTIM, KILL_BOTH)])
+def test_a_campaign_that_was_opened_beside_the_target_meanwhile_is_met(file_history: FileHistory) -> None:
+    killed = file_history.start("run", file_history.manifest(), faults=[("copied", VICTIM, KILL_BOTH)])
     assert -signal.SIGKILL == killed.finish().exit_code
-    beside = history.folder / "beside.yaml"
+    beside = file_history.folder / "beside.yaml"
     beside.write_text(manifest_text(3), encoding="utf-8")
-    begun = history.start("run", str(beside), faults=[("copied", VICTIM, HOLD)])
+    begun = file_history.start("run", str(beside), faults=[("copied", VICTIM, HOLD)])
     begun.wait_for("copied", VICTIM)
-    refused = history.run("run", history.manifest())
+    refused = file_history.run("run", file_history.manifest())
     assert (2, "DPONE_BACKFILL_OVERLAP") == (refused.exit_code, refused.error_code), refused.output
     begun.release()
     assert 0 == begun.finish().exit_code
 
 
-def test_an_unfinished_campaign_beside_the_target_is_met(history: FileHistory) -> None:
-    beside = history.folder / "beside.yaml"
+def test_an_unfinished_campaign_beside_the_target_is_met(file_history: FileHistory) -> None:
+    beside = file_history.folder / "beside.yaml"
     beside.write_text(manifest_text(3), encoding="utf-8")
-    history.sql("ALTER TABLE target.history ADD CONSTRAINT none CHECK (false) NOT VALID")
-    assert 1 == history.run("run", str(beside)).exit_code
-    history.sql("ALTER TABLE target.history DROP CONSTRAINT none")
-    refused = run(history)
+    file_history.sql("ALTER TABLE target.history ADD CONSTRAINT none CHECK (false) NOT VALID")
+    assert 1 == file_history.run("run", str(beside)).exit_code
+    file_history.sql("ALTER TABLE target.history DROP CONSTRAINT none")
+    refused = run(file_history)
     assert (2, "DPONE_BACKFILL_OVERLAP") == (refused.exit_code, refused.error_code), refused.output
     assert "at: ledger dpone_audit" in refused.stderr
     # Somebody else's campaign is not closed on the way, whatever it is asked for.
-    history.run("backfill", "cancel", str(beside), "--reason", "stop")
-    again = run(history)
+    file_history.run("backfill", "cancel", str(beside), "--reason", "stop")
+    again = run(file_history)
     assert (2, "DPONE_BACKFILL_OVERLAP") == (again.exit_code, again.error_code), again.output
-
-
-# What is killed.
-
-KILLED = [
-    pytest.param(scenario, step, what, id=f"{scenario.mode}, {step}, {what}")
-    for scenario in SCENARIOS.values()
-    for step in ("guarded", "copied", "committed")
-    for what in (KILL_LANE, KILL_COORDINATOR, KILL_BOTH)
-    # What a mode leaves depends on the end of its transaction alone; who else ends is told by replacing a slice.
-    if scenario is REPLACE or (step != "guarded" and what != KILL_BOTH)
-]
-
-
-@pytest.mark.parametrize("scenario, step, what", KILLED)
-def test_killed_at_any_step_its_rows_are_there_once_in_the_end(
-    history: FileHistory, scenario: Scenario, step: str, what: str
-) -> None:
-    """After the commit the file does not know of it: the chunk is loaded again."""
-    scenario.prepare(history)
-    victim, before = scenario.victim, history.versions(scenario.victim)
-    killed = history.start("run", history.manifest(scenario.text()), faults=[(step, victim, what)])
-    assert (5 if what == KILL_LANE else -signal.SIGKILL) == killed.finish().exit_code
-    killed.wait_until_nothing_is_left()
-    status = "failed" if what == KILL_LANE else "running"
-    assert (status, 1) == history.chunks()[victim]
-    assert (before == history.versions(victim)) is (step != "committed")
-    history.lapse_leases()
-
-    done = run(history, scenario)
-    assert 0 == done.exit_code, done.output
-    assert ("committed", 2) == history.chunks()[victim]
-    assert ["claimed", *(["failed"] if what == KILL_LANE else []), "claimed", "committed"] == (
-        history.events(victim)
-    )
-    require_loaded(history, scenario)
-
-
-def test_a_live_lease_is_waited_for(history: FileHistory) -> None:
-    killed = history.start("run", history.manifest(), faults=[("before commit", 1, KILL_BOTH)])
-    assert -signal.SIGKILL == killed.finish().exit_code
-    resumed = history.start("run", history.manifest())
-    resumed.wait_for_words("chunk 1 is held by another run")
-    history.lapse_leases()
-    done = resumed.finish()
-    assert 0 == done.exit_code, done.output
-    assert {1: ("committed", 2), 2: ("committed", 1), 3: ("committed", 1)} == history.chunks()
-    history.require_loaded(CHUNKS)
-
-
-def test_what_a_dead_run_left_at_work_is_ended_by_the_next_one(history: FileHistory) -> None:
-    """A session that nobody answers for any more, as after a partition of the network: it can commit nothing later."""
-    assert 0 == run(history).exit_code
-    relation = str(history.value("SELECT 'target.history'::regclass::oid::text"))
-    with psycopg.connect(history.uri, application_name="dpone sink") as left:
-        left.execute("SELECT pg_advisory_xact_lock_shared(%s)", (local_data_key(relation),))
-        done = history.run("run", history.manifest(manifest_text(2, name="two")))
-        assert 0 == done.exit_code, done.output
-        with pytest.raises(psycopg.errors.AdminShutdown):
-            left.execute("SELECT 1")
-
-
-# What is interrupted.
-
-
-def test_ctrl_c_leaves_a_campaign_to_resume(history: FileHistory) -> None:
-    begun = history.start("run", history.manifest(), faults=[(BEFORE_LOAD, VICTIM, HOLD)])
-    begun.wait_for(BEFORE_LOAD, VICTIM)
-    begun.signal_group(signal.SIGINT)
-    begun.wait_for_words("1 chunks may finish")
-    begun.release()
-    stopped = begun.finish()
-    assert (5, "DPONE_INTERRUPTED") == (stopped.exit_code, stopped.error_code), stopped.output
-    assert {1: ("committed", 1), 2: ("committed", 1)} == history.chunks()
-    told = json.loads(history.summary.read_text(encoding="utf-8"))
-    assert ({"committed": 2}, history.journal.stat().st_size) == (told["chunks"], told["journal"]["bytes"])
-    done = history.run("backfill", "resume", history.manifest())
-    assert 0 == done.exit_code, done.output
-    history.require_loaded(CHUNKS)
-
-
-def test_a_chunk_that_outlasts_the_grace_is_free_again(history: FileHistory) -> None:
-    begun = history.start(
-        "run", history.manifest(), faults=[("copied", VICTIM, HOLD)], environ={GRACE_VARIABLE: "0.5"}
-    )
-    begun.wait_for("copied", VICTIM)
-    begun.signal(signal.SIGTERM)
-    assert 5 == begun.finish().exit_code
-    begun.wait_until_nothing_is_left()
-    assert {1: ("committed", 1), 2: ("pending", 1)} == history.chunks()
-    done = history.run("backfill", "resume", history.manifest())
-    assert 0 == done.exit_code, done.output
-    history.require_loaded(CHUNKS)
-
-
-def test_a_second_signal_ends_at_once_and_the_folder_is_whole(history: FileHistory) -> None:
-    begun = history.start("run", history.manifest(), faults=[("before commit", VICTIM, HOLD)])
-    begun.wait_for("before commit", VICTIM)
-    for words in ("1 chunks may finish", "stopped at once"):
-        begun.signal_group(signal.SIGINT)
-        begun.wait_for_words(words)
-    assert 5 == begun.finish(10).exit_code
-    begun.wait_until_nothing_is_left()
-    assert {1: ("committed", 1), 2: ("running", 1)} == history.chunks()
-    history.lapse_leases()
-    done = history.run("backfill", "resume", history.manifest())
-    assert 0 == done.exit_code, done.output
-    history.require_loaded(CHUNKS)

@@ -14,6 +14,11 @@ class LocalRun:
     token: str
 
 
+def local_data_scope(relation: str) -> tuple[str, str, str]:
+    """Give purpose and scope of the lock that every data transaction of such a run of a target shares."""
+    return "data", "local_file", relation
+
+
 def new_local_run(relation: str) -> LocalRun:
     """Give a run of its own."""
     return LocalRun(relation, secrets.token_hex(16))

@@ -25,6 +25,7 @@ from dpone_runtime.adapters.local_file import ledger as ledger_module
 from dpone_runtime.adapters.local_file.file_lock import locked
 from dpone_runtime.adapters.local_file.ledger import LocalFileLedger
 from dpone_runtime.domain.campaign import CampaignStatus, Window
+from dpone_runtime.domain.claim import ClaimVerdict
 from dpone_runtime.domain.event import Event, EventKind
 from dpone_runtime.ports.ledger import OtherCampaign, StaleRevisionError
 from dpone_runtime.services.open_campaign import Opening, cancel_campaign, open_campaign
@@ -188,6 +189,19 @@ def test_a_run_has_its_campaign_and_its_target(folder, ledger):
         with other.fence("another"):
             assert [TARGET.relation] == list(locks.fences)
     other.close()
+
+
+def test_what_a_dead_run_has_claimed_is_free_at_once_for_the_next(folder, ledger):
+    """Nobody else can be at work: whoever claimed it held the fence that this run has now."""
+    open_campaign(ledger, make_campaign())
+    claims_of(ledger).claim(1)
+    commit(ledger, 2)
+    assert ClaimVerdict.BUSY is claims_of(ledger).claim(1).verdict
+    with ledger.fence(RUN_KEY):
+        assert {1: "lease_expired", 2: "committed"} == statuses(folder)
+        assert ClaimVerdict.CLAIM is claims_of(ledger).claim(1).verdict
+        assert {1: "running", 2: "committed"} == statuses(folder)
+    assert 2 == ledger.read_chunk(RUN_KEY, 1).attempt
 
 
 @pytest.mark.parametrize("loss", ["session", "file"])

@@ -61,7 +61,7 @@ class Journal:
             written = 0
             while written < len(data):
                 written += os.pwrite(self._descriptor, data[written:], end + written)
-            os.fdatasync(self._descriptor)
+            os.fsync(self._descriptor)
         except OSError:
             os.ftruncate(self._descriptor, end)
             raise

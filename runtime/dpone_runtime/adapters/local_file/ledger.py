@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
@@ -344,7 +345,19 @@ class LocalFileLedger:
         if self._run is None:
             raise InternalError("a run began without its ledger", next_step="report it with the log")
         with self._folder.held_for_run(run_key) as file, self._locks.fence(run_key, self._run) as target:
+            self._lapse_leases(run_key)
             yield LocalFence(file, target)
+
+    def _lapse_leases(self, run_key: RunKey) -> None:
+        """Let every lease of the campaign end now: who took them held what this run holds, and left nothing at work."""
+        with self._transition_lock(run_key):
+            file = self._folder.file(run_key)
+            running, now = file.refresh().running(), self._clock()
+            records = [
+                record for index in running if (record := file.chunk(index)) and record.lease_live(now)
+            ]
+            if records:
+                file.add([(None, replace(record, lease_expires_at=now)) for record in records], now)
 
     @contextmanager
     def _transition_lock(self, run_key: RunKey) -> Iterator[None]:

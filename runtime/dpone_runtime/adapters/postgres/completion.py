@@ -12,7 +12,7 @@ from psycopg import errors
 
 from dpone_runtime.adapters.postgres.session import lock_key, postgres_queries, protocol_queries
 from dpone_runtime.adapters.sql.queries import Statement
-from dpone_runtime.domain.local_run import LocalRun
+from dpone_runtime.domain.local_run import LocalRun, local_data_scope
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 
 
@@ -102,7 +102,7 @@ def local_chunk_key(relation: str, run_key: str, chunk_index: int) -> int:
 
 def local_data_key(relation: str) -> int:
     """Give the key that every data transaction of such a run shares."""
-    return lock_key("data", "local_file", relation)
+    return lock_key(*local_data_scope(relation))
 
 
 def local_token_key(run: LocalRun) -> int:

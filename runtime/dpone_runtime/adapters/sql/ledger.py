@@ -28,6 +28,7 @@ from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
+from dpone_runtime.domain.local_run import local_data_scope
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
@@ -128,6 +129,8 @@ class SqlLedger:
             *self._session.begin_statements(OPENING_WAIT),
             # The target's lock alone is not keyed with the ledger's schema: two ledgers may share a target.
             query("lock", lock=self._session.lock_value("target", target.relation)),
+            # What a run over a folder has left at work on the target shares this one, and comes to its end first.
+            query("lock", lock=self._session.lock_value(*local_data_scope(target.relation))),
             query("lock", lock=self._lock("transition", run_key)),
         )
         try:
