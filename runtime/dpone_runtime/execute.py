@@ -52,7 +52,8 @@ _APPENDED = (
 class RunOrder:
     """How a run is asked for. `place` is where its process was read; `lane_opener` is named by tests that stop lanes.
 
-    `continues`: it goes on with what has begun, and begins no round. `restart`: it begins one, whatever there is.
+    `continues`: it goes on with what has begun, and begins no round. `restart`: it begins one, whatever there is; of the chunks
+    of `only`, where that is given.
     """
 
     quiet: bool = False
@@ -60,6 +61,7 @@ class RunOrder:
     place: str | None = None
     continues: bool = False
     restart: bool = False
+    only: frozenset[int] | None = None
     policy: RetryPolicy | None = None
     reason: str | None = None
     lane_opener: str = LANE_OPENER
@@ -182,5 +184,6 @@ def _selection(process: Process, planned: CampaignPlan, context: RunContext, ord
         reason=order.reason,
         continues=order.continues,
         restart=order.restart,
+        only=order.only,
         stop_after_failures=backfill.stop_after_failures,
     )

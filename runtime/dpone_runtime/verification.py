@@ -26,7 +26,6 @@ from dpone_runtime.execute import RunOrder, elapsed, execute, plan_and_verify
 from dpone_runtime.interruption import Interruption
 from dpone_runtime.progress import Progress
 from dpone_runtime.run_context import RunContext
-from dpone_runtime.services.open_campaign import begin_round
 from dpone_runtime.services.verify_campaign import (
     VerificationTools,
     end_verification,
@@ -166,18 +165,19 @@ class _Verification:
             target.close()
 
     def _repair(self, report: VerificationReport) -> None:
-        """Begin a round of the chunks that differ, and run it."""
+        """Run a round of the chunks that differ, which begins under that run's fence."""
         order = self.order
         self.progress.warn(
             f"{len(report.different)} of {report.chunks_total} chunks differ and are loaded again"
         )
-        begin_round(
-            self.prepared.ledger,
-            self.prepared.wanted,
-            reason=str(order.flags.reason),
+        run = RunOrder(
+            quiet=order.flags.quiet,
+            place=order.manifest,
+            restart=True,
             only=frozenset(report.different),
+            policy=RetryPolicy.NON_COMMITTED,
+            reason=order.flags.reason,
         )
-        run = RunOrder(quiet=order.flags.quiet, place=order.manifest, policy=RetryPolicy.NON_COMMITTED)
         done = execute(self.process, self.context, self.environ, run, self.interruption)
         if done.error is not None:
             raise done.error

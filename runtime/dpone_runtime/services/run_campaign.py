@@ -33,8 +33,8 @@ _PAGE = 10_000
 class Selection:
     """Which chunks a run may touch: `first..last`, inclusive; `mapped` items hold no session lock.
 
-    With `restart` a new round begins first, whose `reason` is given; a run that `continues` begins none. With `stop_after_failures` the run goes on after a failed
-    chunk until the campaign has so many of them.
+    With `restart` a new round begins first, whose `reason` is given, of all chunks or of `only` some; a run that `continues`
+    begins none. With `stop_after_failures` the run goes on after a failed chunk until the campaign has so many of them.
     """
 
     first: int
@@ -47,6 +47,7 @@ class Selection:
     reason: str | None = None
     continues: bool = False
     restart: bool = False
+    only: frozenset[int] | None = None
     stop_after_failures: int | None = None
 
     @property
@@ -100,7 +101,7 @@ def run_campaign(tools: RunTools, plan: ChunkPlan, wanted: Campaign, selection: 
 def _opened(ledger: CampaignLedger, wanted: Campaign, selection: Selection) -> OpenedCampaign:
     try:
         if selection.restart:
-            begun = begin_round(ledger, wanted, reason=selection.reason or "")
+            begun = begin_round(ledger, wanted, reason=selection.reason or "", only=selection.only)
             return OpenedCampaign(begun, Opening.NEW_ROUND)
         # A round of failed chunks alone would have none, and would leave every other chunk pending.
         begin_rounds = not selection.continues and selection.policy is not RetryPolicy.FAILED_ONLY
