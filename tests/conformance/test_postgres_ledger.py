@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import threading
 import uuid
 from collections.abc import Iterator
@@ -440,3 +442,19 @@ def test_a_refused_row_of_the_ledger_writes_no_event(postgres_backend):
         claims_of(postgres_backend.ledger).claim(3)
     assert [EventKind.OPENED] == [event.kind for event in postgres_backend.events()]
     assert claims_of(postgres_backend.ledger).claim(1).request is not None
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the operating system has no such bound")
+def test_a_peer_that_acknowledges_nothing_is_given_up_before_a_lease_lapses(postgres_backend):
+    with psycopg.connect(postgres_backend.uri) as plain:
+        assert 0 == unacknowledged_ms(plain)
+    session = postgres_backend.ledger._session
+    assert 40_000 == unacknowledged_ms(session._connection)
+    with postgres_backend.ledger.fence(RUN_KEY) as fence:
+        assert 40_000 == unacknowledged_ms(fence._connection)
+
+
+def unacknowledged_ms(connection) -> int:
+    """Ask the operating system how long a session waits for an acknowledgement."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as found:
+        return found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)

@@ -28,6 +28,10 @@ DATA_LOCK_WAIT_MS = 60_000
 
 # Keepalives under a minute on both ends, so that neither side waits long for a peer that vanished.
 _KEEPALIVES = {"keepalives": 1, "keepalives_idle": 20, "keepalives_interval": 5, "keepalives_count": 4}
+# Of sessions that only ever send small statements: what the peer does not acknowledge for so long is lost, well before a
+# lease is. A copy may rightly wait longer, where the other side's disk is slow.
+_UNACKNOWLEDGED_MS = 40_000
+_SMALL_TALK = ("ledger", "fence")
 # From the first quote to the last: a value may hold quotes itself.
 _VALUE_IN_MESSAGE = re.compile(r':? ?".*"|: 0x.*$', re.DOTALL)
 
@@ -51,6 +55,8 @@ def connect(connection: ResolvedConnection, purpose: str, *, again: bool = False
         "client_encoding": "UTF8",
         **_KEEPALIVES,
     }
+    if purpose in _SMALL_TALK:
+        parameters["tcp_user_timeout"] = _UNACKNOWLEDGED_MS
     try:
         return psycopg.connect(
             connection.dsn,
