@@ -18,8 +18,8 @@ from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId
 from tests.simulation.database import Session
 from tests.simulation.processes import Process
+from tests.simulation.reading import SCHEMA
 from tests.simulation.session import QUERIES, settings
-from tests.simulation.statements import SCHEMA
 from tests.simulation.tables import Answer, ConnectionLostError, LockNotAvailableError, NotNullViolationError
 
 COMPLETION = RowCompletion(SCHEMA)

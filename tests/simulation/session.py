@@ -20,7 +20,7 @@ from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.adapters.sql.session import LockTimeoutError
 from dpone_runtime.domain.capabilities import StateCapabilities
 from tests.simulation.database import Session
-from tests.simulation.statements import SCHEMA
+from tests.simulation.reading import SCHEMA
 from tests.simulation.tables import Answer, ConnectionLostError, LockNotAvailableError
 
 QUERIES = postgres_queries(SCHEMA)

@@ -16,7 +16,8 @@ from dpone_runtime.domain.lease import LEASE_TTL
 from tests.simulation.database import EVER, Session
 from tests.simulation.lanes import Lane
 from tests.simulation.processes import Clocks, Process
-from tests.simulation.world import Actor, Decision, Kind, Load, Setup, Start, World
+from tests.simulation.turns import anybody, by_rank, mostly_the_same
+from tests.simulation.world import Decision, Kind, Load, Setup, Start, World
 
 FAULTS = (
     *("kill", "vanish", "freeze", "stop for ever", "wake", "interrupt", "poison"),
@@ -96,7 +97,7 @@ def tell_story(seed: int) -> tuple[Story, Random]:
 def decisions(story: Story, chance: Random, world: World) -> Iterator[Decision]:
     """Give one decision after another, each made in view of the world that the last one left behind."""
     agenda, triggers = list(story.agenda), list(story.triggers)
-    choose = chance.choice((_anybody, _mostly_the_same, _by_rank))(chance)
+    choose = chance.choice((anybody, mostly_the_same, by_rank))(chance)
     for step in range(story.length):
         for trigger in [one for one in triggers if _has_run(one, world)]:
             triggers.remove(trigger)
@@ -128,42 +129,6 @@ def _has_run(trigger: Trigger, world: World) -> bool:
         trigger.statement in session.ran and session.name.startswith(trigger.by)
         for session in world.database.sessions
     )
-
-
-# Who goes on.
-
-Choice = Callable[[list[Actor]], Actor]
-
-
-def _anybody(chance: Random) -> Choice:
-    return chance.choice
-
-
-def _mostly_the_same(chance: Random) -> Choice:
-    last = ""
-
-    def choose(ready: list[Actor]) -> Actor:
-        nonlocal last
-        found = next((actor for actor in ready if actor.name == last), None)
-        if found is None or chance.random() < 0.15:
-            found = chance.choice(ready)
-        last = found.name
-        return found
-
-    return choose
-
-
-def _by_rank(chance: Random) -> Choice:
-    """The highest rank goes on alone, until chance lowers it: what is behind all others stays where it is for long."""
-    ranks: dict[str, float] = {}
-
-    def choose(ready: list[Actor]) -> Actor:
-        found = max(ready, key=lambda actor: ranks.setdefault(actor.name, chance.random()))
-        if chance.random() < 0.03:
-            ranks[found.name] = chance.random() - 1.0
-        return found
-
-    return choose
 
 
 # Faults.

@@ -16,9 +16,10 @@ from tests.conformance.ledger_suite import Hold, LedgerBackend, LedgerConformanc
 from tests.conformance.rounds_suite import RoundsConformance
 from tests.simulation.conditions import CONDITIONS
 from tests.simulation.database import Database
+from tests.simulation.reading import SCHEMA
 from tests.simulation.rows import CAMPAIGN_COLUMNS, CHUNK_COLUMNS, EVENT_COLUMNS
 from tests.simulation.session import QUERIES, SimulatedSession
-from tests.simulation.statements import SCHEMA, Statements
+from tests.simulation.statements import Statements
 from tests.simulation.tables import NotNullViolationError, Tables
 
 OF_THE_SLICE = {"lock_table", "seen_columns", "slice", "copy_first", "copy_last"}

@@ -25,8 +25,9 @@ from tests.simulation.database import EVER, Database, Session
 from tests.simulation.invariants import Expectation, ViolationError, watch
 from tests.simulation.lanes import Lane, SimulatedLanes
 from tests.simulation.processes import RIGHT, Clocks, Process
+from tests.simulation.reading import SCHEMA
 from tests.simulation.session import SimulatedSession
-from tests.simulation.statements import SCHEMA, Statements
+from tests.simulation.statements import Statements
 from tests.simulation.weakening import SOUND, Weakening
 
 LAST_RUNS = 4
