@@ -26,6 +26,7 @@ COMPLETION = RowCompletion(SCHEMA)
 LOCK_WAIT = timedelta(seconds=5)
 DATA_LOCK_WAIT = timedelta(milliseconds=DATA_LOCK_WAIT_MS)
 SEEN = SeenTable(table=TableName(schema="public", name="flights"), relation=1, kind="r", types={})
+LOOK = (*SEEN.lock("ROW EXCLUSIVE"), SEEN.look())
 SILENCE = 90.0
 SLOW_TICK = timedelta(seconds=5)
 """A coordinator may come back from its wait later than it asked to; so a wait of minutes takes a few steps only."""
@@ -126,8 +127,7 @@ class Lane:
         if not begun.rows[-1]:
             yield from self._ask(QUERIES.statement("rollback"))
             return self._event(request, LaneEventKind.LEASE_LOST)
-        seen = (*SEEN.lock("ROW EXCLUSIVE"), SEEN.look())
-        for batch in (seen, *((statement,) for statement in self._pool.slice_change(request))):
+        for batch in (LOOK, *((statement,) for statement in self._pool.slice_change(request))):
             answer = yield from self._ask(*batch)
             if answer.error is not None:
                 return self._failed(request, answer)

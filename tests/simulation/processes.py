@@ -66,9 +66,9 @@ class Process:
 
     def ready(self) -> bool:
         """Whether a step would do something."""
-        if not self.at_work():
+        if self.dead or self.ended or self.frozen_at is not None:
             return False
-        return self._condition is None or self.database.elapsed >= self._until or self._condition()
+        return self._condition is None or self._condition() or self.database.elapsed >= self._until
 
     def timer(self) -> float:
         """When the process becomes ready though nobody does anything."""

@@ -34,6 +34,7 @@ def report(failed: Failed | None) -> None:
         pytest.fail(told(shrink(failed)), pytrace=False)
 
 
+@pytest.mark.timeout(1200)  # two minutes on two processors; more where many share them
 def test_no_schedule_breaks_what_the_ledger_promises():
     failed, ran = search(0, SCHEDULES)
     report(failed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -132,12 +131,12 @@ class World:
 
     # Looking.
 
-    def actors(self) -> Iterator[Actor]:
+    def actors(self) -> list[Actor]:
         """Everybody who may have something to do."""
         self.database.sessions = [session for session in self.database.sessions if not session.dead]
-        yield from self.database.sessions
-        yield from self.processes.values()
-        yield from self.lanes.values()
+        processes = [process for process in self.processes.values() if process.at_work()]
+        lanes = [lane for lane in self.lanes.values() if not lane.dead]
+        return [*self.database.sessions, *processes, *lanes]
 
     def ready(self) -> list[Actor]:
         """Who has something to do."""
