@@ -93,7 +93,6 @@ NOTICED = {
     "lock of the transition, shared by renewals": Mutation(
         Weakening(shared_locks=frozenset({"transition"})), (Family.RENEWAL,), ("max_active", "live lease")
     ),
-    "lock of the target": Mutation(without_locks("target"), (Family.OPENING,), ("overlap",)),
     "lock of the close": Mutation(without_locks("close"), (Family.CLOSING,), ("closed",)),
     "a holder is ended": Mutation(Weakening(endings=True), (Family.TAKEOVER,), ("stuck",)),
     "the database's clock": Mutation(
@@ -163,6 +162,10 @@ REDUNDANT = {
         ),
         Family.TAKEOVER,
         ("replaced", "revision"),
+    ),
+    # An opening waits for runs over a folder by a lock of its own, which it takes alone.
+    "lock of the target": Redundant(
+        without_locks("target"), without_locks("target", "runs over a folder"), Family.OPENING, ("overlap",)
     ),
     # A campaign's row changes under the transition lock alone.
     "revision of a campaign": Redundant(

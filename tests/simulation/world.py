@@ -16,6 +16,7 @@ from dpone_runtime.adapters.postgres.session import lock_key
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.domain.campaign import Campaign
 from dpone_runtime.domain.chunk_record import ChunkRecord
+from dpone_runtime.domain.local_run import local_data_scope
 from dpone_runtime.services.open_campaign import OpenedCampaign, begin_round, cancel_campaign
 from dpone_runtime.services.run_campaign import RunTools, Selection, run_campaign
 from dpone_runtime.services.run_report import Failure, RunReport
@@ -359,7 +360,10 @@ def _planned(load: Load) -> tuple[ChunkPlan, Campaign]:
 
 def lock_purposes(setup: Setup) -> dict[int, str]:
     """Say what each lock is for that a protocol over these campaigns takes."""
-    found = {lock_key("target", TARGET.relation): "target"}
+    found = {
+        lock_key("target", TARGET.relation): "target",
+        lock_key(*local_data_scope(TARGET.relation)): "runs over a folder",
+    }
     for load in setup.loads:
         scope = (SCHEMA, load.run_key)
         found |= {lock_key(purpose, *scope): purpose for purpose in ("transition", "close", "fence")}
