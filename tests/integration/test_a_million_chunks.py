@@ -113,6 +113,7 @@ WITHOUT_TABLES = [
     "lock_shared",
     "clock",
     "chunk_lock_holders",
+    "session_lock",
     "fence_take",
     "fence_held",
 ]
@@ -282,6 +283,45 @@ def test_no_query_but_the_named_ones_reads_all_chunks_or_events(large: Large, *,
     assert all(
         scans[name] for name in ("read_chunk", "count_live", "claim_chunk", "complete_chunk", "verdicts")
     )
+
+
+TOUCHING: dict[str, dict[str, object]] = {
+    "insert_chunk": {"chunk_index": MILLION, "revision": 1},
+    "claim_chunk": {"revision": 3},
+    "end_chunk": {"revision": 3, "status": "failed"},
+    "count_failed": {},
+    "count_live": {},
+    "guard_chunk": {},
+    "complete_chunk": {},
+    "read_campaign": {},
+    "read_chunk": {},
+    "renew_chunk": {},
+    "insert_event": {},
+}
+"""Values with which each of them finds its row: of a chunk that is at work, or of one without a row."""
+
+PAGES_A_QUERY = 40
+"""Pages that a query may touch: a few levels of each index, and the rows themselves."""
+
+
+@pytest.mark.parametrize("name", ONCE_A_CHUNK)
+def test_what_happens_once_a_chunk_touches_a_few_pages(large: Large, name: str) -> None:
+    at_work = MILLION // 4
+    owner = large.history.value("SELECT md5(%s::text)", at_work)
+    values = values_of(large) | {"chunk_index": at_work, "owner": owner} | TOUCHING[name]
+    statement = postgres_queries(SCHEMA).statement(name)
+    with psycopg.connect(large.history.uri) as connection:
+        # The second time: a session reads the server's catalogue once.
+        for _ in range(2):
+            explain = b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
+            found = connection.execute(explain + statement.text.encode(), values).fetchone()
+            connection.rollback()
+    assert found is not None
+    plan = (json.loads(found[0]) if isinstance(found[0], str) else found[0])[0]["Plan"]
+    pages = sum(plan[f"Shared {kind} Blocks"] for kind in ("Hit", "Read"))
+    assert pages <= PAGES_A_QUERY
+    if name not in ("read_campaign", "insert_event"):
+        assert pages > 0
 
 
 @dataclass(frozen=True)
