@@ -26,10 +26,12 @@ from dpone_contract.errors import (
     SessionUnsafeError,
 )
 from dpone_runtime.adapters.postgres.session import PostgresSession, lock_key
+from dpone_runtime.domain.campaign import CampaignStatus
 from dpone_runtime.domain.claim import ClaimVerdict
-from dpone_runtime.domain.event import EventKind
+from dpone_runtime.domain.event import Event, EventKind
+from dpone_runtime.ports.ledger import Change
 from dpone_runtime.services.chunk_claims import RenewalVerdict
-from dpone_runtime.services.open_campaign import Opening, open_campaign
+from dpone_runtime.services.open_campaign import Opening, cancel_campaign, open_campaign
 from tests.campaign_factories import RUN_KEY, make_campaign, make_plan
 from tests.conformance.ledger_suite import claims_of, overlapping
 from tests.conformance.postgres_backend import (
@@ -458,3 +460,37 @@ def unacknowledged_ms(connection) -> int:
     """Ask the operating system how long a session waits for an acknowledgement."""
     with socket.socket(fileno=os.dup(connection.fileno())) as found:
         return found.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+
+
+# Overlaps with what another ledger keeps.
+
+
+def test_a_cancelled_campaign_of_a_foreign_ledger_is_in_the_way_and_is_never_closed(database):
+    with opened_ledger(database, "audit_a") as one, opened_ledger(database, "audit_b") as other:
+        one.ensure_schema()
+        other.ensure_schema()
+        campaign = open_campaign(one, make_campaign()).campaign
+        cancel_campaign(one, campaign, reason="stop", by=None)
+        with pytest.raises(OverlapError, match="cancel_requested"):
+            open_campaign(other, overlapping())
+        assert CampaignStatus.CANCEL_REQUESTED is one.read_campaign(RUN_KEY).status
+        (seen,) = other.others(overlapping().run_key, make_campaign().target)
+        assert (True, "audit_a") == (seen.foreign, seen.ledger)
+
+
+def test_a_cancelled_campaign_of_the_same_key_elsewhere_closes_nothing_here(database):
+    """One cancelled campaign in each of two ledgers; what the opener closes are those of its own, and never itself."""
+    with opened_ledger(database, "audit_a") as one, opened_ledger(database, "audit_b") as other:
+        for ledger in (one, other):
+            ledger.ensure_schema()
+            ledger.transition(RUN_KEY, None, lambda view: created_as_cancelled())
+        with pytest.raises(OverlapError, match="cancel_requested"):
+            open_campaign(other, make_campaign(), reason="go on")
+        for ledger in (one, other):
+            assert CampaignStatus.CANCEL_REQUESTED is ledger.read_campaign(RUN_KEY).status
+
+
+def created_as_cancelled() -> Change:
+    """The row of a campaign that was cancelled before the other ledger had one of its key."""
+    cancelled = make_campaign(status=CampaignStatus.CANCEL_REQUESTED)
+    return Change(Event(RUN_KEY, EventKind.OPENED, 1, 1), campaign=cancelled)
