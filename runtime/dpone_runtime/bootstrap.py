@@ -131,7 +131,8 @@ class PreparedRun:
     def target_reader(self) -> SliceReader:
         """Open the target's side of a verification."""
         told = self.lane_bootstrap
-        return PostgresSliceReader(told.sink.resolve(), told.sink.chunked(told))
+        whole = told.inner_mode is InnerMode.FULL_REFRESH
+        return PostgresSliceReader(told.sink.resolve(), told.sink.chunked(told), whole=whole)
 
     def lanes(self, opener: str = LANE_OPENER, silence: timedelta = SILENCE) -> LanePool:
         """Give a pool of lanes; none is started yet."""

@@ -18,7 +18,7 @@ from dpone_contract.manifest import RetryPolicy
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.bootstrap import PreparedRun, prepare_verification, resolve_connections
 from dpone_runtime.command_options import VerificationFlags
-from dpone_runtime.domain.campaign import Campaign, require_same_campaign
+from dpone_runtime.domain.campaign import Campaign, require_columns_as_loaded, require_same_campaign
 from dpone_runtime.domain.coverage import Coverage
 from dpone_runtime.domain.verification import VerificationReport
 from dpone_runtime.evidence import leave_evidence
@@ -145,6 +145,7 @@ class _Verification:
                 "or check window and overrides",
             )
         require_same_campaign(found, wanted)
+        require_columns_as_loaded(found, wanted)
         return found
 
     def _compare(self, campaign: Campaign, *, anew: bool) -> VerificationReport:

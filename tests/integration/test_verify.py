@@ -156,7 +156,7 @@ HELD = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND
 
 def test_a_verification_that_was_killed_goes_on_where_it_stopped(loaded: History) -> None:
     """It is killed while it writes the second verdict."""
-    mark(loaded, 1)
+    mark(loaded, 3)
     loaded.sql(HOLD)
     run = loaded.start("backfill", "verify", loaded.manifest(manifest_text(CHUNKS)))
     wait_until(lambda: bool(loaded.sql(HELD)) or run.ended(), 30)
@@ -164,10 +164,10 @@ def test_a_verification_that_was_killed_goes_on_where_it_stopped(loaded: History
     loaded.sql(f"SELECT pg_terminate_backend(pid) FROM ({HELD}) held")
     wait_until(lambda: not loaded.sql(HELD), 30)
     loaded.sql("DROP TRIGGER hold ON dpone_audit.__dpone__backfill_events; SELECT pg_advisory_unlock(77)")
-    assert [(1, "differs", 1)] == loaded.sql(VERDICTS)
+    assert [(1, "verified", 1)] == loaded.sql(VERDICTS)
     found = verify(loaded, "--format", "json")
     told = document(found)
-    assert (4, CHUNKS, 1, [1]) == (
+    assert (4, CHUNKS, 1, [3]) == (
         found.exit_code,
         told["chunks_compared"],
         told["chunks_compared_before"],
@@ -282,6 +282,28 @@ def test_another_plan_is_refused(loaded: History) -> None:
     text = manifest_text(4) + "      backfill_id: x\n"
     refused = verify(loaded, text=text)
     assert 2 == refused.exit_code
+
+
+def test_columns_that_were_loaded_and_are_gone_are_not_passed_over(loaded: History) -> None:
+    """What is left of the row would be equal."""
+    mark(loaded, 2)
+    loaded.sql("ALTER TABLE source.history DROP COLUMN note")
+    refused = verify(loaded)
+    assert 2 == refused.exit_code
+    assert "note was loaded when it began and is not now" in refused.stderr
+    assert "dpone backfill restart" in refused.stderr
+    assert [] == loaded.sql(VERDICTS)
+
+
+def test_a_row_beyond_the_window_is_found_in_a_table_that_is_refreshed_as_a_whole(history: History) -> None:
+    text = mode_text("full_refresh", 1)
+    assert 0 == history.run("run", history.manifest(text)).exit_code
+    history.sql("INSERT INTO target.history (day, id) VALUES ('2020-01-01', 1)")
+    found = verify(history, text=text)
+    assert 4 == found.exit_code
+    assert "20 rows in the source, 21 in the target; changed since the load: target" in found.stdout
+    assert 0 == verify(history, "--repair", "--reason", "a row too many", text=text).exit_code
+    assert 20 == history.value("SELECT count(*) FROM target.history")
 
 
 def test_a_moved_row_is_found_on_both_days(loaded: History) -> None:

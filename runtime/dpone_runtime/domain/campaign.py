@@ -229,6 +229,22 @@ def require_same_columns(found: Campaign, wanted: Campaign) -> None:
         )
 
 
+def require_columns_as_loaded(found: Campaign, wanted: Campaign) -> None:
+    """Require that what is committed can be compared column by column: all that were loaded, and no other.
+
+    Errors: CampaignDriftError naming the columns.
+    """
+    told = _column_changes(found, wanted)
+    if told:
+        raise CampaignDriftError(
+            f"the columns of campaign {found.run_key} have changed since they were loaded: {'; '.join(told)}",
+            where=f"source.table {wanted.source.name}",
+            next_step="restore them; or load the window with the columns of now, if it may be loaded again: "
+            "dpone backfill restart MANIFEST --reason ... --execute",
+            run_key=found.run_key,
+        )
+
+
 def _column_changes(found: Campaign, wanted: Campaign) -> tuple[str, ...]:
     gone = [name for name in found.columns if name not in wanted.columns]
     new = [name for name in wanted.columns if name not in found.columns]

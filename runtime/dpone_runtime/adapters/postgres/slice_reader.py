@@ -23,19 +23,25 @@ from dpone_runtime.ports.connectors import SliceContent
 
 _LOCK_WAIT_MS = 60_000
 _IDLE_MS = 10_000
+_COVERAGE_MS = 300_000
+"""Coverage is told beside a load that is done: without an index it may take as long as the table is large."""
 
 
 class PostgresSliceReader:
-    """Reads over one session of its own, opened with the first slice and again after one that was broken off."""
+    """Reads over one session of its own, opened again after a slice that was broken off.
 
-    def __init__(self, connection: ResolvedConnection, chunked: ChunkedTable) -> None:
+    `whole`: a slice is all that the table holds, as of a target that is refreshed as a whole.
+    """
+
+    def __init__(self, connection: ResolvedConnection, chunked: ChunkedTable, *, whole: bool = False) -> None:
         self._resolved = connection
         self._chunked = chunked
+        self._whole = whole
         self._connection = connect(connection, "verify")
 
     def content(self, chunk: Chunk, *, digest: bool) -> SliceContent:
         chunked = self._chunked
-        where = filtered(chunked.predicate(chunk), chunked.where)
+        where = None if self._whole else filtered(chunked.predicate(chunk), chunked.where)
         query = (
             content_query(chunked.name, row_text(chunked), where)
             if digest
@@ -51,10 +57,10 @@ class PostgresSliceReader:
             f" LIMIT {COUNTED_TO}) uncovered)"
             for group in groups
         )
-        null, below, above = self._answer(f"SELECT {', '.join(counts)}")
+        null, below, above = self._answer(f"SELECT {', '.join(counts)}", timeout_ms=_COVERAGE_MS)
         return Coverage(int(str(null)), int(str(below)), int(str(above)))
 
-    def _answer(self, query: str) -> tuple[object, ...]:
+    def _answer(self, query: str, *, timeout_ms: int = 0) -> tuple[object, ...]:
         """Run one query in a transaction of its own; its rows are of one snapshot.
 
         Errors: DatabaseFailedError and its kin.
@@ -62,7 +68,7 @@ class PostgresSliceReader:
         if self._connection.closed:
             self._connection = connect(self._resolved, "verify")
         settings = session_settings(self._connection, _LOCK_WAIT_MS, _IDLE_MS)
-        settings |= pinned_settings(self._chunked.timezone)
+        settings |= {**pinned_settings(self._chunked.timezone), "statement_timeout": str(timeout_ms)}
         statements = (
             Statement("begin", "BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", {}),
             settings_statement(settings),
