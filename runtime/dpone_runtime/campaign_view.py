@@ -9,6 +9,7 @@ from typing import Protocol
 from dpone_contract.errors import CampaignMissingError, located
 from dpone_contract.process import CampaignPlan, Process, plan_campaign
 from dpone_runtime.bootstrap import ledger_place, open_ledger, resolve_connections
+from dpone_runtime.command_options import CommandLine
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus
 from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.preview_view import failed_document, failed_text, round_document, round_text
@@ -72,54 +73,56 @@ class RoundView:
 
 
 def campaign_status(
-    process: Process, context: RunContext, environ: Mapping[str, str], manifest: str
+    process: Process, context: RunContext, environ: Mapping[str, str], command: CommandLine
 ) -> StatusView:
     """Read a campaign's state.
 
     Errors: CampaignMissingError, those of connections and planning.
     """
-    planned, ledger, campaign = _found(process, context, environ, manifest)
+    planned, ledger, campaign = _found(process, context, environ, command)
     counts = ledger.counts(campaign.run_key, campaign.round)
     failures = ledger.failures(campaign.run_key, _FAILURES_SHOWN)
     statuses = ledger.chunk_statuses(campaign.run_key) if campaign.chunks_total <= _PICTURE_LIMIT else {}
     return StatusView(
         status_document(planned, campaign, counts, failures, ledger.authority()),
         ledger_picture(campaign.chunks_total, statuses),
-        next_step_of(campaign, counts, manifest),
+        next_step_of(campaign, counts, str(command)),
     )
 
 
 def failed_chunks(
-    process: Process, context: RunContext, environ: Mapping[str, str], manifest: str
+    process: Process, context: RunContext, environ: Mapping[str, str], command: CommandLine
 ) -> FailedView:
     """Read which chunks `retry-failed` selects.
 
     Errors: as `campaign_status`.
     """
-    planned, ledger, campaign = _found(process, context, environ, manifest)
+    planned, ledger, campaign = _found(process, context, environ, command)
     counts = ledger.counts(campaign.run_key, campaign.round)
     found = ledger.failed_or_lapsed(campaign.run_key, 1, campaign.chunks_total, _RETRIED_SHOWN)
-    next_step = f"to load them: dpone backfill retry-failed {manifest} --execute"
+    next_step = f"to load them: dpone backfill retry-failed {command} --execute"
     if not found:
-        next_step = f"nothing has failed; dpone backfill status {manifest} tells what is pending"
+        next_step = f"nothing has failed; dpone backfill status {command} tells what is pending"
     elif campaign.status is not CampaignStatus.OPEN:
         next_step += " --reason ..."
     return FailedView(failed_document(planned, campaign, counts, found), next_step)
 
 
-def next_round(process: Process, context: RunContext, environ: Mapping[str, str], manifest: str) -> RoundView:
+def next_round(
+    process: Process, context: RunContext, environ: Mapping[str, str], command: CommandLine
+) -> RoundView:
     """Read what a restart would load again.
 
     Errors: as `campaign_status`; CampaignStoppedError and OverlapError where it would be refused.
     """
-    planned, ledger, campaign = _found(process, context, environ, manifest)
+    planned, ledger, campaign = _found(process, context, environ, command)
     others = ledger.others(campaign.run_key, campaign.target)
     require_another_round(campaign, tuple(other for other in others if not closes_when_asked(other)))
     counts = ledger.counts(campaign.run_key, campaign.round)
     return RoundView(
         round_document(planned, campaign, counts),
         planned.plan.window,
-        f"nothing was changed; to do it: dpone backfill restart {manifest} --reason ... --execute",
+        f"nothing was changed; to do it: dpone backfill restart {command} --reason ... --execute",
     )
 
 
@@ -127,7 +130,7 @@ def cancel(
     process: Process,
     context: RunContext,
     environ: Mapping[str, str],
-    manifest: str,
+    command: CommandLine,
     *,
     reason: str,
     by: str | None,
@@ -136,23 +139,25 @@ def cancel(
 
     Errors: CampaignMissingError, CampaignStoppedError.
     """
-    _, ledger, campaign = _found(process, context, environ, manifest)
+    _, ledger, campaign = _found(process, context, environ, command)
     marked = cancel_campaign(ledger, campaign, reason=reason, by=by)
     return f"campaign {marked.run_key}: {marked.status.value}; chunks at work may finish, none begins"
 
 
-def require_begun(process: Process, context: RunContext, environ: Mapping[str, str], manifest: str) -> None:
+def require_begun(
+    process: Process, context: RunContext, environ: Mapping[str, str], command: CommandLine
+) -> None:
     """Require that there is a campaign to resume.
 
     Errors: CampaignMissingError.
     """
-    _found(process, context, environ, manifest)
+    _found(process, context, environ, command)
 
 
 def _found(
-    process: Process, context: RunContext, environ: Mapping[str, str], manifest: str
+    process: Process, context: RunContext, environ: Mapping[str, str], command: CommandLine
 ) -> tuple[CampaignPlan, CampaignLedger, Campaign]:
-    with located(manifest):
+    with located(command.manifest):
         planned = plan_campaign(process, context.interval)
     connections = resolve_connections(process.manifest, environ)
     ledger = open_ledger(process.manifest, connections)
@@ -161,6 +166,6 @@ def _found(
         raise CampaignMissingError(
             f"the ledger has no campaign {planned.plan.run_key}",
             where=ledger_place(process.manifest, connections),
-            next_step=f"begin it with `dpone backfill run {manifest} --execute`, or check window and overrides",
+            next_step=f"begin it with `dpone backfill run {command} --execute`, or check window and overrides",
         )
     return planned, ledger, campaign

@@ -56,6 +56,17 @@ class IntervalFlags:
 
 
 @dataclass(frozen=True)
+class CommandLine:
+    """The manifest that a verb was given, with the options that name the campaign: what another verb has to be told as well."""
+
+    manifest: str
+    options: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join((shlex.quote(self.manifest), *self.options))
+
+
+@dataclass(frozen=True)
 class Overrides:
     """Window and campaign options of the command line; None leaves the manifest as it is."""
 
@@ -78,3 +89,8 @@ class Overrides:
     def empty(self) -> bool:
         """Whether nothing is overridden."""
         return all(getattr(self, item.name) is None for item in fields(self))
+
+
+def command_line(manifest: object, overrides: Overrides, interval: IntervalFlags) -> CommandLine:
+    """Give what names a campaign on a command line."""
+    return CommandLine(str(manifest), (*overrides.options(), *interval.options()))

@@ -100,7 +100,9 @@ class DiagnosisView:
     def text(self, *, markdown: bool = False) -> str:
         """Tell it in lines."""
         situation, campaign = self.situation, self.situation.campaign
-        state = f"{campaign.status.value}, round {campaign.round}" if campaign else "not begun"
+        state = "not begun" if situation.seen else "not known"
+        if campaign is not None:
+            state = f"{campaign.status.value}, round {campaign.round}"
         lines = [f"campaign {situation.run_key}: {state}; {_VERDICTS[self.diagnosis.verdict]}"]
         if campaign is not None:
             counted = [f"{count} {name}" for name, count in self._counts(campaign).items() if count]

@@ -57,7 +57,9 @@ def _unreachable(process: Process, planned: CampaignPlan, command: str, error: D
         raise error
     text = f"{error.code.value}: {error.message}"
     found = Diagnosis((Symptom("unreachable", Urgency.INFRASTRUCTURE, text, error.next_step),))
-    situation = Situation(command, planned.plan.run_key, ledger_exists=False, internal=_is_internal(process))
+    situation = Situation(
+        command, planned.plan.run_key, ledger_exists=False, internal=_is_internal(process), seen=False
+    )
     return DiagnosisView(planned, situation, found)
 
 
@@ -78,15 +80,18 @@ class _Examination:
     def view(self) -> DiagnosisView:
         """Look, and say what was found."""
         missing = self._missing_rights()
+        unreadable = any("SELECT" in lacking for lacking in missing)
         blank = Situation(
             self.command,
             self.planned.plan.run_key,
             ledger_exists=False,
             internal=_is_internal(self.process),
+            in_a_file=self.process.manifest.backfill.state.in_a_file,
+            seen=not unreadable,
             missing_rights=missing,
             pooled=self.diagnostics.pooled(),
         )
-        if any("SELECT" in lacking for lacking in missing):
+        if unreadable:
             return DiagnosisView(self.planned, blank, diagnose(blank))
         ledger = open_ledger(self.process.manifest, self.connections)
         try:

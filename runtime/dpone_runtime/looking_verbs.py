@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from pathlib import Path
 
@@ -14,7 +13,13 @@ from dpone_contract.errors import ExitCode, located
 from dpone_contract.process import CampaignPlan, Process, plan_campaign
 from dpone_runtime import campaign_view
 from dpone_runtime.bootstrap import inspect_ends, ledger_ddl, resolve_connections
-from dpone_runtime.command_options import IntervalFlags, OutputFormat, Overrides, VerificationFlags
+from dpone_runtime.command_options import (
+    IntervalFlags,
+    OutputFormat,
+    Overrides,
+    VerificationFlags,
+    command_line,
+)
 from dpone_runtime.doctor import examine
 from dpone_runtime.interruption import Interruption
 from dpone_runtime.plan_view import plan_document, plan_text
@@ -63,29 +68,32 @@ def show_status(manifest: Path, overrides: Overrides, interval: IntervalFlags, f
     """`dpone backfill status`."""
     process = process_of_manifest(manifest, overrides)
     context = read_run_context(os.environ, interval)
-    _show(campaign_view.campaign_status(process, context, os.environ, str(manifest)), form)
+    command = command_line(manifest, overrides, interval)
+    _show(campaign_view.campaign_status(process, context, os.environ, command), form)
 
 
 def show_failed(manifest: Path, overrides: Overrides, interval: IntervalFlags, form: OutputFormat) -> None:
     """`dpone backfill retry-failed` without `--execute`."""
     process = process_of_manifest(manifest, overrides)
     context = read_run_context(os.environ, interval)
-    _show(campaign_view.failed_chunks(process, context, os.environ, str(manifest)), form)
+    command = command_line(manifest, overrides, interval)
+    _show(campaign_view.failed_chunks(process, context, os.environ, command), form)
 
 
 def show_restart(manifest: Path, overrides: Overrides, interval: IntervalFlags, form: OutputFormat) -> None:
     """`dpone backfill restart` without `--execute`."""
     process = process_of_manifest(manifest, overrides)
     context = read_run_context(os.environ, interval)
-    _show(campaign_view.next_round(process, context, os.environ, str(manifest)), form)
+    command = command_line(manifest, overrides, interval)
+    _show(campaign_view.next_round(process, context, os.environ, command), form)
 
 
 def show_diagnosis(manifest: Path, overrides: Overrides, interval: IntervalFlags, form: OutputFormat) -> None:
     """`dpone backfill doctor`: ends with what the diagnosis says."""
     process = process_of_manifest(manifest, overrides)
     context = read_run_context(os.environ, interval)
-    again = " ".join((shlex.quote(str(manifest)), *overrides.options(), *interval.options()))
-    diagnosis = examine(process, context, os.environ, again)
+    command = command_line(manifest, overrides, interval)
+    diagnosis = examine(process, context, os.environ, str(command))
     _show(diagnosis, form)
     sys.stdout.flush()
     if diagnosis.exit_code is not ExitCode.DONE:
@@ -114,7 +122,7 @@ def verify_campaign_of(
     interruption = Interruption()
     with interruption.listening():
         context = read_run_context(os.environ, interval)
-        order = VerificationOrder(str(manifest), flags)
+        order = VerificationOrder(command_line(manifest, overrides, interval), flags)
         verified = verify(process, context, os.environ, order, interruption)
     if form is OutputFormat.JSON:
         _write_json(verified.document())
@@ -132,7 +140,8 @@ def cancel(
     """`dpone backfill cancel`."""
     process = process_of_manifest(manifest, overrides)
     context = read_run_context(os.environ, interval)
-    told = campaign_view.cancel(process, context, os.environ, str(manifest), reason=reason, by=requested_by)
+    command = command_line(manifest, overrides, interval)
+    told = campaign_view.cancel(process, context, os.environ, command, reason=reason, by=requested_by)
     typer.echo(told)
 
 

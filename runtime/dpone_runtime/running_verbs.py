@@ -17,7 +17,7 @@ from dpone_contract.manifest import RetryPolicy
 from dpone_contract.outcome import RunOutcome
 from dpone_contract.process import Process, decode_process
 from dpone_runtime import campaign_view
-from dpone_runtime.command_options import IntervalFlags, OutputFormat, Overrides, RunFlags
+from dpone_runtime.command_options import IntervalFlags, OutputFormat, Overrides, RunFlags, command_line
 from dpone_runtime.execute import Executed, RunOrder, execute
 from dpone_runtime.interruption import Interruption, die_with_airflow
 from dpone_runtime.process_input import process_of_manifest, process_of_pack
@@ -129,7 +129,8 @@ def _begun(manifest: Path, overrides: Overrides, interval: IntervalFlags) -> Cal
     def load() -> Process:
         process = process_of_manifest(manifest, overrides)
         context = read_run_context(os.environ, interval)
-        campaign_view.require_begun(process, context, os.environ, str(manifest))
+        command = command_line(manifest, overrides, interval)
+        campaign_view.require_begun(process, context, os.environ, command)
         return process
 
     return load

@@ -17,7 +17,7 @@ from dpone_contract.errors import (
 from dpone_contract.manifest import RetryPolicy
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.bootstrap import PreparedRun, prepare_verification, resolve_connections
-from dpone_runtime.command_options import VerificationFlags
+from dpone_runtime.command_options import CommandLine, VerificationFlags
 from dpone_runtime.domain.campaign import Campaign, require_columns_as_loaded, require_same_campaign
 from dpone_runtime.domain.coverage import Coverage
 from dpone_runtime.domain.verification import VerificationReport
@@ -36,9 +36,9 @@ from dpone_runtime.verification_view import verification_document, verification_
 
 @dataclass(frozen=True)
 class VerificationOrder:
-    """How a verification is asked for, and of which manifest."""
+    """How a verification is asked for, and of which campaign."""
 
-    manifest: str
+    command: CommandLine
     flags: VerificationFlags
 
 
@@ -76,13 +76,13 @@ def verify(
     Errors: UsageError, CampaignMissingError, CampaignDriftError; those of planning, connections and of the repairing run.
     Source: the design, verification.
     """
-    if order.flags.repair and not order.flags.reason:
+    if order.flags.repair and not (order.flags.reason or "").strip():
         raise UsageError(
             "--repair changes what is committed, and says why",
             where="--reason",
             next_step='add --reason "..."; it is kept in the ledger',
         )
-    planned = plan_and_verify(process, context, RunOrder(place=order.manifest))
+    planned = plan_and_verify(process, context, RunOrder(place=order.command.manifest))
     prepared = prepare_verification(process, planned, resolve_connections(process.manifest, environ))
     progress = Progress(planned.plan, elapsed, quiet=order.flags.quiet, terminal=sys.stderr.isatty())
     verification = _Verification(process, context, environ, order, interruption, planned, prepared, progress)
@@ -141,7 +141,7 @@ class _Verification:
             raise CampaignMissingError(
                 f"the ledger has no campaign {wanted.run_key}: there is nothing to verify",
                 where=f"campaign {wanted.run_key}",
-                next_step=f"begin it with `dpone backfill run {self.order.manifest} --execute`, "
+                next_step=f"begin it with `dpone backfill run {self.order.command} --execute`, "
                 "or check window and overrides",
             )
         require_same_campaign(found, wanted)
@@ -173,7 +173,7 @@ class _Verification:
         )
         run = RunOrder(
             quiet=order.flags.quiet,
-            place=order.manifest,
+            place=order.command.manifest,
             restart=True,
             only=frozenset(report.different),
             policy=RetryPolicy.NON_COMMITTED,
@@ -191,16 +191,13 @@ def _error(campaign: Campaign, report: VerificationReport, order: VerificationOr
         return InterruptedRunError(
             f"told to stop after {report.compared_total} of {report.chunks_total} chunks were compared",
             where=place,
-            next_step=f"dpone backfill verify {order.manifest} goes on where it stopped",
+            next_step=f"dpone backfill verify {order.command} goes on where it stopped",
         )
     if report.different:
-        again = f"dpone backfill verify {order.manifest} --repair --reason ..."
         return VerificationMismatchError(
             f"{len(report.different)} of {report.compared_total} chunks that were compared differ",
             where=place,
-            next_step=f"find out which side has changed; to load these chunks again: {again}"
-            if report.whole
-            else f"let the campaign be completed (dpone backfill resume {order.manifest}), then: {again}",
+            next_step=_way_out_of_differences(campaign, report, order),
             run_key=campaign.run_key,
         )
     if report.missing:
@@ -208,7 +205,19 @@ def _error(campaign: Campaign, report: VerificationReport, order: VerificationOr
             f"{report.missing} of {report.chunks_total} chunks are not committed and could not be compared; "
             "the others are equal",
             where=place,
-            next_step=f"dpone backfill resume {order.manifest}, then verify again",
+            next_step=f"dpone backfill resume {order.command}, then verify again",
             run_key=campaign.run_key,
         )
     return None
+
+
+def _way_out_of_differences(campaign: Campaign, report: VerificationReport, order: VerificationOrder) -> str:
+    if campaign.appends:
+        return (
+            "find out which side has changed; an append is not loaded again, its rows would be there twice: "
+            "partition_replace under another backfill_id replaces the window"
+        )
+    again = f"dpone backfill verify {order.command} --repair --reason ..."
+    if report.whole:
+        return f"find out which side has changed; to load these chunks again: {again}"
+    return f"let the campaign be completed (dpone backfill resume {order.command}), then: {again}"

@@ -451,6 +451,29 @@ def test_the_next_command_repeats_the_options_that_name_the_campaign(history: Hi
     assert f"dpone backfill run {path} --to 2013-01-02 --execute" == document(found)["next"]
 
 
+def test_every_verb_repeats_the_options_that_name_the_campaign(history: History) -> None:
+    """Without them the command that follows would be about another campaign."""
+    path = history.manifest(manifest_text(CHUNKS))
+    named = ("--to", day(2).isoformat(), "--backfill-id", "part")
+    told = " ".join((path, *named))
+    history.sql("ALTER TABLE target.history ADD CONSTRAINT no_second CHECK (day <> '2013-01-02')")
+    missing = history.run("backfill", "status", path, *named)
+    assert f"`dpone backfill run {told} --execute`" in missing.stderr
+    assert 1 == history.run("backfill", "run", path, *named, "--execute").exit_code
+    assert f"dpone backfill retry-failed {told}" in history.run("backfill", "status", path, *named).stdout
+    failed = history.run("backfill", "retry-failed", path, *named)
+    assert f"dpone backfill retry-failed {told} --execute" in failed.stdout
+    incomplete = history.run("backfill", "verify", path, *named)
+    assert f"dpone backfill resume {told}, then verify again" in incomplete.stderr
+    history.sql("ALTER TABLE target.history DROP CONSTRAINT no_second")
+    assert 0 == history.run("backfill", "resume", path, *named).exit_code
+    restart = history.run("backfill", "restart", path, *named, "--reason", "again")
+    assert f"dpone backfill restart {told} --reason ... --execute" in restart.stdout
+    history.sql("UPDATE target.history SET note = 'changed' WHERE id = 3")
+    different = history.run("backfill", "verify", path, *named, "--anew")
+    assert f"dpone backfill verify {told} --repair --reason ..." in different.stderr
+
+
 def test_a_proxy_in_between_is_told(failed: History) -> None:
     with TransactionPooler(failed.uri, in_turn=True) as pooler:
         found = failed.run(

@@ -224,9 +224,12 @@ def test_only_the_chunks_that_differ_are_loaded_again(loaded: History) -> None:
     assert 0 == verify(loaded).exit_code
 
 
-def test_a_repair_needs_a_reason_and_changes_nothing_without(loaded: History) -> None:
+@pytest.mark.parametrize("reason", [(), ("--reason", " ")])
+def test_a_repair_needs_a_reason_and_changes_nothing_without(
+    loaded: History, reason: tuple[str, ...]
+) -> None:
     mark(loaded, 2)
-    refused = verify(loaded, "--repair")
+    refused = verify(loaded, "--repair", *reason)
     assert 2 == refused.exit_code
     assert "--reason" in refused.stderr
     assert ("committed", 1) == loaded.chunks()[2]
@@ -243,6 +246,9 @@ def test_an_append_is_not_repaired_by_loading_it_twice(history: History) -> None
     text = mode_text("incremental_append", CHUNKS)
     assert 0 == history.run("run", history.manifest(text)).exit_code
     mark(history, 2)
+    found = verify(history, text=text)
+    assert 4 == found.exit_code
+    assert "--repair" not in found.stderr
     refused = verify(history, "--repair", "--reason", "changed", text=text)
     assert 2 == refused.exit_code
     assert "appends" in refused.stderr

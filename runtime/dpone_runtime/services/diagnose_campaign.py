@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -40,6 +41,9 @@ class Situation:
     run_key: str
     ledger_exists: bool
     internal: bool
+    in_a_file: bool = False
+    seen: bool = True
+    """Whether the ledger could be looked at, which says of a campaign that it was not begun."""
     window: Window | None = None
     campaign: Campaign | None = None
     counts: Mapping[ChunkStatus, int] = field(default_factory=dict)
@@ -77,8 +81,10 @@ def _of_the_place(found: Situation) -> Iterator[Symptom]:
         yield Symptom(
             "ledger_unwritable",
             _INFRASTRUCTURE,
-            f"the ledger cannot be written: {'; '.join(found.missing_rights)}",
-            "grant USAGE on the ledger's schema and SELECT, INSERT, UPDATE on its tables to this user, or connect to the primary",
+            f"the ledger cannot be written, for lack of: {'; '.join(found.missing_rights)}",
+            "let this user read and write the folder, or name another with state_dir"
+            if found.in_a_file
+            else "grant USAGE on the ledger's schema and SELECT, INSERT, UPDATE on its tables to this user, or connect to the primary",
         )
     if found.tables is not None:
         urgency = _INFRASTRUCTURE if found.tables.exit_code.value == 5 else _ACTION
@@ -114,13 +120,13 @@ def _not_begun(found: Situation) -> Iterator[Symptom]:
     if found.ledger_exists:
         yield Symptom("not_begun", _ACTION, f"the ledger has no campaign {found.run_key}", run)
         return
-    yield Symptom(
-        "ledger_missing",
-        _ACTION,
-        "there is no ledger yet; a run creates it where this user may, else a role that may runs what "
-        f"`dpone state ddl {found.command.split()[0]}` prints",
-        run,
-    )
+    told = "there is no ledger yet; a run makes its folder"
+    if not found.in_a_file:
+        told = (
+            "there is no ledger yet; a run creates it where this user may, else a role that may runs what "
+            f"`dpone state ddl {shlex.quote(shlex.split(found.command)[0])}` prints"
+        )
+    yield Symptom("ledger_missing", _ACTION, told, run)
 
 
 def _in_the_way(found: Situation) -> Iterator[Symptom]:
@@ -232,7 +238,15 @@ def _of_the_end(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
     at, told = f"{verdict.at:%Y-%m-%d %H:%M:%S %Z}", verdict.event.detail or ""
     came_to = find_verdict(told)
     if came_to is not None and came_to.different:
-        step = found.backfill("verify", "--repair", "--reason ...")
-        yield Symptom("differs", _ACTION, f"verified at {at}, {told}: find out which side has changed", step)
+        text = f"verified at {at}, {told}: find out which side has changed"
+        yield Symptom("differs", _ACTION, text, _way_out_of_differences(found, campaign))
     else:
         yield Symptom("verified", _INFO, f"every chunk is committed; verified at {at}, {told}")
+
+
+def _way_out_of_differences(found: Situation, campaign: Campaign) -> str:
+    if campaign.appends:
+        return (
+            "an append is not loaded again; partition_replace under another backfill_id replaces the window"
+        )
+    return found.backfill("verify", "--repair", "--reason ...")

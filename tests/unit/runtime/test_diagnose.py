@@ -132,6 +132,16 @@ CASES = {
         0,
         "nothing",
     ),
+    "an append that differs": (
+        make_situation(
+            counts=DONE,
+            campaign=make_campaign(status=COMPLETE, inner_mode="incremental_append", updated_at=NOON),
+            history=history(OPENED, COMPLETED, BEGUN, DIFFERENT),
+        ),
+        ["differs"],
+        3,
+        "an append is not loaded again; partition_replace under another backfill_id replaces the window",
+    ),
     "verification under way": (
         make_situation(COMPLETE, counts=DONE, history=history(OPENED, COMPLETED, BEGUN)),
         ["verification_unfinished"],
@@ -281,6 +291,23 @@ def test_the_text_of_a_diagnosis():
         "     session 7 (dpone sink, active, in a transaction for 12 s, waits for another session) holds chunk 1",
         "  next: dpone backfill status m.yaml",
     ] == text.splitlines()
+
+
+def test_what_could_not_be_looked_at_is_not_said_to_be_not_begun():
+    lacking = ("SELECT on dpone_audit.__dpone__backfill_campaigns",)
+    unread = make_situation(None, counts={}, ledger_exists=False, missing_rights=lacking, seen=False)
+    text = view_of(unread).text()
+    assert text.startswith("campaign flights-history: not known; the infrastructure needs a look")
+    assert f"the ledger cannot be written, for lack of: {lacking[0]}" in text
+    assert "not begun" in view_of(make_situation(None, counts={})).text()
+
+
+def test_no_statement_is_named_that_makes_a_folder():
+    situation = make_situation(None, counts={}, ledger_exists=False, in_a_file=True)
+    (found,) = diagnose(situation).symptoms
+    assert "there is no ledger yet; a run makes its folder" == found.text
+    beside = replace(situation, in_a_file=False, command="'my orders.yaml' --to 2013-01-02")
+    assert "`dpone state ddl 'my orders.yaml'`" in diagnose(beside).symptoms[0].text
 
 
 def test_the_document_of_a_diagnosis():
