@@ -19,9 +19,9 @@ class CampaignBusyError(DponeError):
 
 
 class CampaignDriftError(DponeError):
-    """A campaign of this key exists with another plan, configuration, source or target.
+    """A campaign of this key exists with another plan, configuration, source or target, or with other columns.
 
-    Raised: while a run opens its campaign; it has moved nothing.
+    Raised: while a run opens its campaign, or before a verification compares anything; nothing was moved.
 
     Retry: no. Do: restore what changed, or begin a new campaign under another `backfill_id`.
     """

@@ -11,7 +11,7 @@ from dpone_runtime.domain.campaign import Campaign, CampaignStatus, Window
 from dpone_runtime.domain.chunk_record import ChunkStatus
 from dpone_runtime.domain.diagnosis import Diagnosis, Symptom, Urgency
 from dpone_runtime.domain.event import EventKind, PastEvent
-from dpone_runtime.domain.verification import find_verdict
+from dpone_runtime.domain.verification import Verdict, VerificationMethod, find_verdict
 from dpone_runtime.ports.ledger import OtherCampaign, RunningChunk
 from dpone_runtime.services.open_campaign import closes_when_asked, in_the_way
 
@@ -216,32 +216,45 @@ def _stopped(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
 def _of_the_end(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
     """Whether what is complete was compared with its source."""
     verify = found.backfill("verify")
-    verdict = begun = None
+    begun, ended = _verifications(found, campaign)
+    if begun is not None:
+        told = f"a verification was begun at {begun.at:%Y-%m-%d %H:%M:%S %Z} and has not come to its end; it goes on where it is"
+        yield Symptom("verification_unfinished", _INFO, told, verify)
+    elif not ended:
+        told = "every chunk is committed; contents were not compared since"
+        yield Symptom("unverified", _INFO, told, verify)
+    for at, verdict in ended:
+        if verdict.different:
+            text = f"verified at {at}, {verdict.text()}: find out which side has changed"
+            yield Symptom("differs", _ACTION, text, _way_out_of_differences(found, campaign))
+            return
+    for at, verdict in ended[:1]:
+        yield Symptom("verified", _INFO, f"every chunk is committed; verified at {at}, {verdict.text()}")
+
+
+def _verifications(
+    found: Situation, campaign: Campaign
+) -> tuple[PastEvent | None, tuple[tuple[str, Verdict], ...]]:
+    """Give what began a verification that goes on, and of each method what the last one came to, the deepest first.
+
+    Counts that are equal take nothing back of contents that differ.
+    """
+    begun: PastEvent | None = None
+    ended: dict[str, tuple[str, Verdict]] = {}
     for past in found.history:
         if past.event.round != campaign.round:
             continue
         match past.event.kind:
             case EventKind.COMPLETED:
-                verdict = begun = None
+                begun, ended = None, {}
             case EventKind.VERIFICATION_BEGUN:
                 begun = past
             case EventKind.VERIFICATION_ENDED:
-                verdict, begun = past, None
-    if begun is not None:
-        told = f"a verification was begun at {begun.at:%Y-%m-%d %H:%M:%S %Z} and has not come to its end; it goes on where it is"
-        yield Symptom("verification_unfinished", _INFO, told, verify)
-    if verdict is None:
-        if begun is None:
-            told = "every chunk is committed; contents were not compared since"
-            yield Symptom("unverified", _INFO, told, verify)
-        return
-    at, told = f"{verdict.at:%Y-%m-%d %H:%M:%S %Z}", verdict.event.detail or ""
-    came_to = find_verdict(told)
-    if came_to is not None and came_to.different:
-        text = f"verified at {at}, {told}: find out which side has changed"
-        yield Symptom("differs", _ACTION, text, _way_out_of_differences(found, campaign))
-    else:
-        yield Symptom("verified", _INFO, f"every chunk is committed; verified at {at}, {told}")
+                begun, verdict = None, find_verdict(past.event.detail or "")
+                if verdict is not None:
+                    ended[verdict.method] = (f"{past.at:%Y-%m-%d %H:%M:%S %Z}", verdict)
+    deepest_first = (VerificationMethod.CONTENT, VerificationMethod.COUNTS)
+    return begun, tuple(ended[method] for method in deepest_first if method in ended)
 
 
 def _way_out_of_differences(found: Situation, campaign: Campaign) -> str:

@@ -62,6 +62,7 @@ OPENED, COMPLETED = (EventKind.OPENED, None), (EventKind.COMPLETED, None)
 BEGUN = (EventKind.VERIFICATION_BEGUN, "content")
 EQUAL = (EventKind.VERIFICATION_ENDED, "content: 5 chunks compared, 0 differ")
 DIFFERENT = (EventKind.VERIFICATION_ENDED, "content: 5 chunks compared, 2 differ")
+EQUAL_COUNTS = (EventKind.VERIFICATION_ENDED, "counts: 5 chunks compared, 0 differ")
 COMPLETE = CampaignStatus.COMPLETE
 
 CASES = {
@@ -128,6 +129,18 @@ CASES = {
     ),
     "verified": (
         make_situation(COMPLETE, counts=DONE, history=history(OPENED, COMPLETED, BEGUN, EQUAL)),
+        ["verified"],
+        0,
+        "nothing",
+    ),
+    "contents that differ, then equal counts": (
+        make_situation(COMPLETE, counts=DONE, history=history(COMPLETED, BEGUN, DIFFERENT, EQUAL_COUNTS)),
+        ["differs"],
+        3,
+        "dpone backfill verify m.yaml --repair --reason ...",
+    ),
+    "contents that differed and are equal again": (
+        make_situation(COMPLETE, counts=DONE, history=history(COMPLETED, BEGUN, DIFFERENT, EQUAL)),
         ["verified"],
         0,
         "nothing",
