@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
+from dpone_contract.chunk_options import ChunkKind
+from dpone_contract.errors import DatabaseFailedError
+from dpone_contract.manifest import DatabaseType, TableName
+from dpone_runtime.adapters.postgres import slice_reader
+from dpone_runtime.adapters.postgres.predicate import ChunkedTable
+from dpone_runtime.connections import resolve_connection
+from dpone_runtime.ports.connectors import Column
+from dpone_runtime.ports.type_structure import TypeStructure
 from tests.integration.campaigns import History, day, manifest_text
 from tests.integration.child_runs import Finished, Run
+from tests.integration.points import plan_of
 
 CHUNKS = 3
 
@@ -151,3 +160,25 @@ def test_a_folder_that_cannot_be_written_fails_no_run(history: History, tmp_path
     )
     assert 0 == done.exit_code, done.output
     assert "the execution file could not be written" in done.stderr
+
+
+def test_a_count_that_takes_too_long_is_given_up(history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for it: every row is in its target by then."""
+    monkeypatch.setattr(slice_reader, "_COVERAGE_MS", 200)
+    table = ChunkedTable(
+        TableName(schema="source", name="history"),
+        ("day", "id"),
+        Column("day", TypeStructure("date"), nullable=True),
+        ChunkKind.DATE,
+        "UTC",
+        where="pg_sleep(60) IS NOT NULL",
+    )
+    connection = resolve_connection(
+        "source_db", DatabaseType.POSTGRES, {"DPONE_CONN_SOURCE_DB": history.uri}
+    )
+    reader = slice_reader.PostgresSliceReader(connection, table)
+    try:
+        with pytest.raises(DatabaseFailedError, match="statement timeout"):
+            reader.coverage(plan_of(column="day", first="2013-01-01", to="2013-01-03", step="1d"))
+    finally:
+        reader.close()
