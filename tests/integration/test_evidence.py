@@ -173,9 +173,7 @@ def test_a_count_that_takes_too_long_is_given_up(history: History, monkeypatch: 
         "UTC",
         where="pg_sleep(60) IS NOT NULL",
     )
-    connection = resolve_connection(
-        "source_db", DatabaseType.POSTGRES, {"DPONE_CONN_SOURCE_DB": history.uri}
-    )
+    connection = resolve_connection("source_db", DatabaseType.POSTGRES, {"DPONE_CONN_SOURCE_DB": history.uri})
     reader = slice_reader.PostgresSliceReader(connection, table)
     try:
         with pytest.raises(DatabaseFailedError, match="statement timeout"):

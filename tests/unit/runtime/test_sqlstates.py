@@ -27,6 +27,7 @@ STAYS = {
     "53100": errors.DiskFull,
     "53200": errors.OutOfMemory,
     "53400": errors.ConfigurationLimitExceeded,
+    "54000": errors.ProgramLimitExceeded,
     "57014": errors.QueryCanceled,
     "57P04": errors.DatabaseDropped,
     "08P01": errors.ProtocolViolation,
@@ -45,6 +46,7 @@ ADVICE = {
     errors.LockNotAvailable: "pg_locks",
     errors.DeadlockDetected: "another order",
     errors.TooManyConnections: "max_connections",
+    errors.ProgramLimitExceeded: "compare by counts",
     errors.AdminShutdown: "run it again",
 }
 

@@ -47,7 +47,7 @@ class PostgresSliceReader:
             if digest
             else count_query(chunked.name, where)
         )
-        return content_of_row(self._answer(query))
+        return content_of_row(self._answer(query, f"chunk {chunk.index} of {chunked.table}"))
 
     def coverage(self, plan: ChunkPlan) -> Coverage:
         chunked = self._chunked
@@ -57,10 +57,12 @@ class PostgresSliceReader:
             f" LIMIT {COUNTED_TO}) uncovered)"
             for group in groups
         )
-        null, below, above = self._answer(f"SELECT {', '.join(counts)}", timeout_ms=_COVERAGE_MS)
+        null, below, above = self._answer(
+            f"SELECT {', '.join(counts)}", f"table {chunked.table}", timeout_ms=_COVERAGE_MS
+        )
         return Coverage(int(str(null)), int(str(below)), int(str(above)))
 
-    def _answer(self, query: str, *, timeout_ms: int = 0) -> tuple[object, ...]:
+    def _answer(self, query: str, place: str, *, timeout_ms: int = 0) -> tuple[object, ...]:
         """Run one query in a transaction of its own; its rows are of one snapshot.
 
         Errors: DatabaseFailedError and its kin.
@@ -79,7 +81,7 @@ class PostgresSliceReader:
             row = run_batch(self._connection, statements)[2].fetchone()
         except psycopg.Error as error:
             self._connection.close()
-            raise translate(error, f"verifying {self._chunked.table}") from error
+            raise translate(error, f"verifying {self._chunked.table}", place) from error
         return tuple(row or ())
 
     def close(self) -> None:

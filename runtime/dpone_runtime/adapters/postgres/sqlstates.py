@@ -19,6 +19,8 @@ _ADVICE = {
     "53300": f"raise max_connections, or run fewer lanes at once, then {_AGAIN}",
     "53100": f"the server's disk is full: free space there, or move the table to another tablespace, then {_AGAIN}",
     "53200": f"the server has no memory left: lower what others use there, or load smaller chunks, then {_AGAIN}",
+    "54000": "a row is larger than the server can write as text (1 GB): leave the column out, or compare by counts "
+    f"(verify: counts, --method counts), then {_AGAIN}",
     "53400": f"raise the limit that the message names for this user, or load smaller chunks, then {_AGAIN}",
 }
 _RECOVERY_ADVICE = (
