@@ -18,7 +18,12 @@ from dpone_contract.manifest import RetryPolicy
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.bootstrap import PreparedRun, prepare_verification, resolve_connections
 from dpone_runtime.command_options import CommandLine, VerificationFlags
-from dpone_runtime.domain.campaign import Campaign, require_columns_as_loaded, require_same_campaign
+from dpone_runtime.domain.campaign import (
+    Campaign,
+    CampaignStatus,
+    require_columns_as_loaded,
+    require_same_campaign,
+)
 from dpone_runtime.domain.coverage import Coverage
 from dpone_runtime.domain.verification import VerificationReport
 from dpone_runtime.evidence import leave_evidence
@@ -26,6 +31,7 @@ from dpone_runtime.execute import RunOrder, elapsed, execute, plan_and_verify
 from dpone_runtime.interruption import Interruption
 from dpone_runtime.progress import Progress
 from dpone_runtime.run_context import RunContext
+from dpone_runtime.services.open_campaign import require_another_round
 from dpone_runtime.services.verify_campaign import (
     VerificationTools,
     end_verification,
@@ -109,6 +115,9 @@ class _Verification:
     def run(self) -> Verified:
         order, manifest, total = self.order, self.process.manifest, self.planned.plan.chunks_total
         campaign = self._campaign()
+        if order.flags.repair and campaign.appends:
+            # Before hours of comparing: there is nothing that a repair could do.
+            require_another_round(campaign, ())
         self.progress.say(
             f"{manifest.source.table} against {manifest.sink.table}, campaign {campaign.run_key}: "
             f"{order.flags.method.value} of {total} chunks"
@@ -205,7 +214,7 @@ def _error(campaign: Campaign, report: VerificationReport, order: VerificationOr
             f"{report.missing} of {report.chunks_total} chunks are not committed and could not be compared; "
             "the others are equal",
             where=place,
-            next_step=f"dpone backfill resume {order.command}, then verify again",
+            next_step=f"{_resume(campaign, order)}, then verify again",
             run_key=campaign.run_key,
         )
     return None
@@ -220,4 +229,9 @@ def _way_out_of_differences(campaign: Campaign, report: VerificationReport, orde
     again = f"dpone backfill verify {order.command} --repair --reason ..."
     if report.whole:
         return f"find out which side has changed; to load these chunks again: {again}"
-    return f"let the campaign be completed (dpone backfill resume {order.command}), then: {again}"
+    return f"let the campaign be completed ({_resume(campaign, order)}), then: {again}"
+
+
+def _resume(campaign: Campaign, order: VerificationOrder) -> str:
+    lifted = "" if campaign.status is CampaignStatus.OPEN else " --reason ..."
+    return f"dpone backfill resume {order.command}{lifted}"

@@ -117,6 +117,11 @@ def test_an_incomplete_campaign_is_never_told_to_be_equal(history: History) -> N
     found = verify(history)
     assert 3 == found.exit_code
     assert "DPONE_BACKFILL_VERIFICATION_INCOMPLETE" in found.stderr
+    path = history.manifest(manifest_text(CHUNKS))
+    assert f"next: dpone backfill resume {path}, then verify again" in found.stderr
+    assert 0 == history.run("backfill", "cancel", path, "--reason", "later").exit_code
+    assert f"resume {path} --reason ..., then" in verify(history).stderr
+    assert 1 == history.run("backfill", "resume", path, "--reason", "go on").exit_code
     assert "3 of 5 chunks compared" in found.stdout
     assert "2 chunks are not committed" in found.stdout
     # Once it is complete, only what has no verdict yet is compared.
@@ -252,6 +257,7 @@ def test_an_append_is_not_repaired_by_loading_it_twice(history: History) -> None
     refused = verify(history, "--repair", "--reason", "changed", text=text)
     assert 2 == refused.exit_code
     assert "appends" in refused.stderr
+    assert "loaded again\n" not in refused.stderr
     assert 100 == history.value("SELECT count(*) FROM target.history")
 
 
