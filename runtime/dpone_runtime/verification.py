@@ -122,13 +122,12 @@ class _Verification:
             f"{manifest.source.table} against {manifest.sink.table}, campaign {campaign.run_key}: "
             f"{order.flags.method.value} of {total} chunks"
         )
-        report = self._compare(campaign, anew=order.flags.anew)
+        campaign, report = self._compare_as_it_stands(campaign, anew=order.flags.anew)
         repaired = 0
         if order.flags.repair and report.different and report.whole:
             repaired = len(report.different)
             self._repair(report)
-            campaign = self._campaign()
-            report = self._compare(campaign, anew=False)
+            campaign, report = self._compare_as_it_stands(self._campaign(), anew=False)
         coverage = None
         if report.whole:
             end_verification(self.prepared.ledger, campaign, report)
@@ -156,6 +155,15 @@ class _Verification:
         require_same_campaign(found, wanted)
         require_columns_as_loaded(found, wanted)
         return found
+
+    def _compare_as_it_stands(self, campaign: Campaign, *, anew: bool) -> tuple[Campaign, VerificationReport]:
+        """Compare until the round is the one that was compared: another one has loaded its chunks again meanwhile."""
+        while True:
+            report = self._compare(campaign, anew=anew)
+            now = self._campaign()
+            if report.interrupted or now.round == campaign.round:
+                return now, report
+            campaign, anew = now, False
 
     def _compare(self, campaign: Campaign, *, anew: bool) -> VerificationReport:
         source, target = self.prepared.source_reader(), self.prepared.target_reader()

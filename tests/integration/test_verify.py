@@ -197,6 +197,25 @@ def test_a_verification_that_is_told_to_stop_keeps_what_it_has(loaded: History) 
     assert "2 chunks had been compared before" in done.stdout
 
 
+def test_chunks_that_are_loaded_again_meanwhile_are_compared_again(loaded: History) -> None:
+    """Chunk 1 had its verdict when the campaign was restarted, and is changed after that."""
+    loaded.sql(HOLD)
+    run = loaded.start("backfill", "verify", loaded.manifest(manifest_text(CHUNKS)), "--format", "json")
+    wait_until(lambda: bool(loaded.sql(HELD)) or run.ended(), 30)
+    path = loaded.manifest(manifest_text(CHUNKS))
+    assert 0 == loaded.run("backfill", "restart", path, "--reason", "newer rows", "--execute").exit_code
+    mark(loaded, 1)
+    loaded.sql("SELECT pg_advisory_unlock(77)")
+    found = run.finish()
+    told = document(found)
+    assert (4, 2, [1], CHUNKS) == (
+        found.exit_code,
+        told["round"],
+        told["different"],
+        told["chunks_compared"],
+    )
+
+
 def test_anew_forgets_what_was_compared_before(loaded: History) -> None:
     loaded.sql(HOLD)
     run = loaded.start("backfill", "verify", loaded.manifest(manifest_text(CHUNKS)))
