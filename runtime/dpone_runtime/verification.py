@@ -82,6 +82,12 @@ def verify(
     Errors: UsageError, CampaignMissingError, CampaignDriftError; those of planning, connections and of the repairing run.
     Source: the design, verification.
     """
+    if order.flags.reason is not None and not order.flags.repair:
+        raise UsageError(
+            "--reason says why chunks are loaded again, and nothing is without --repair",
+            where="--reason",
+            next_step="add --repair, or leave --reason out",
+        )
     if order.flags.repair and not (order.flags.reason or "").strip():
         raise UsageError(
             "--repair changes what is committed, and says why",
@@ -129,8 +135,9 @@ class _Verification:
             self._repair(report)
             campaign, report = self._compare_as_it_stands(self._campaign(), anew=False)
         coverage = None
-        if report.whole:
+        if not report.interrupted:
             end_verification(self.prepared.ledger, campaign, report)
+        if report.whole:
             evidence = leave_evidence(
                 self.prepared,
                 self.process,

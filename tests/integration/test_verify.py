@@ -124,12 +124,12 @@ def test_an_incomplete_campaign_is_never_told_to_be_equal(history: History) -> N
     assert 1 == history.run("backfill", "resume", path, "--reason", "go on").exit_code
     assert "3 of 5 chunks compared" in found.stdout
     assert "2 chunks are not committed" in found.stdout
-    # Once it is complete, only what has no verdict yet is compared.
+    # Once it is complete everything is compared: what was equal then may have been changed since.
     history.sql("ALTER TABLE target.history DROP CONSTRAINT history_day_check")
     assert 0 == history.run("backfill", "resume", history.manifest(manifest_text(CHUNKS))).exit_code
     done = verify(history, "--format", "json")
     told = document(done)
-    assert (0, "equal", 5, 3) == (
+    assert (0, "equal", 5, 0) == (
         done.exit_code,
         told["status"],
         told["chunks_compared"],
@@ -258,6 +258,12 @@ def test_a_repair_needs_a_reason_and_changes_nothing_without(
     assert "--reason" in refused.stderr
     assert ("committed", 1) == loaded.chunks()[2]
     assert [] == loaded.sql(VERDICTS)
+
+
+def test_a_reason_without_a_repair_is_refused(loaded: History) -> None:
+    refused = verify(loaded, "--reason", "why not")
+    assert 2 == refused.exit_code
+    assert "add --repair" in refused.stderr
 
 
 def test_a_repair_of_equal_chunks_begins_no_round(loaded: History) -> None:

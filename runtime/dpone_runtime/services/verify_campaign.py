@@ -71,9 +71,14 @@ def verify_campaign(
 
 
 def end_verification(ledger: CampaignLedger, campaign: Campaign, report: VerificationReport) -> None:
-    """Record what a whole verification came to: the next one compares everything again."""
-    verdict = Verdict(report.method.value, report.compared_total, len(report.different))
-    ledger.add_event(_event(campaign, EventKind.VERIFICATION_ENDED, verdict.text()))
+    """Record what a verification that was not interrupted came to: the next one compares everything again.
+
+    One that could not compare every chunk has no verdict: what it found is not carried into a later one, which may be long after.
+    """
+    told = Verdict(report.method.value, report.compared_total, len(report.different)).text()
+    if not report.whole:
+        told = f"incomplete, {report.compared_total} of {report.chunks_total} chunks by {report.method.value}"
+    ledger.add_event(_event(campaign, EventKind.VERIFICATION_ENDED, told))
 
 
 def _begun(ledger: CampaignLedger, campaign: Campaign, report: VerificationReport) -> int | None:
