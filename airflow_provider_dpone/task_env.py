@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import JsonValue
-
 from dpone_contract.environment import EnvVar
 from dpone_contract.errors import PackInvalidError
 from dpone_contract.mapping_item import dump_item, mapping_item
@@ -34,10 +32,9 @@ INTERVAL_ENV: Mapping[str, str] = {
 def build_task_env(pack: Pack, plan: ProcessPlan) -> dict[str, str]:
     """Give what every run of a process gets: the workload's own variables, the interval and the run identity.
 
-    Errors: PackInvalidError for a variable whose name the provider owns, or that is no text.
+    Errors: PackInvalidError for a variable whose name the provider owns, or that is too long.
     """
-    kwargs = plan.kpo_kwargs if plan.mapped_kpo_kwargs is None else plan.mapped_kpo_kwargs
-    authored = _authored_env((kwargs or {}).get("env_vars") or {}, plan.task_id)
+    authored = _authored_env(plan.pod.env_vars or {}, plan.task_id)
     return {**authored, **INTERVAL_ENV, EnvVar.RUN_IDENTITY.value: _run_identity(pack, plan)}
 
 
@@ -47,22 +44,17 @@ def build_mapped_envs(base: Mapping[str, str], mapping: MappingPlan) -> list[dic
     return [{**base, name: dump_item(mapping_item(mapping, item))} for item in mapping.items]
 
 
-def _authored_env(value: JsonValue, task_id: str) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise PackInvalidError(
-            f"task {task_id}: env_vars is not a mapping of names to text",
-            next_step="write env_vars as NAME: text, and build the pack again",
-        )
+def _authored_env(authored: Mapping[str, str], task_id: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, text in value.items():
+    for name, text in authored.items():
         if name in _PROVIDER_OWNED:
             raise PackInvalidError(
                 f"task {task_id}: the variable {name} is written by the provider and cannot be set",
                 next_step="remove it from env_vars",
             )
-        if not isinstance(text, str) or len(text.encode()) > ENVIRONMENT_VALUE_LIMIT_BYTES:
+        if len(text.encode()) > ENVIRONMENT_VALUE_LIMIT_BYTES:
             raise PackInvalidError(
-                f"task {task_id}: the variable {name} is no text, or too long",
+                f"task {task_id}: the variable {name} is too long",
                 next_step=f"give it a text of at most {ENVIRONMENT_VALUE_LIMIT_BYTES} bytes",
             )
         found[name] = text

@@ -33,6 +33,7 @@ from dpone_contract.pack import (
     dump_pack,
     seal_pack,
 )
+from dpone_contract.pod import PodArguments
 from dpone_contract.process import Process, build_process, plan_campaign, process_digest
 
 FIRST_DAY = date(2013, 1, 1)
@@ -98,16 +99,18 @@ def make_process_plan(
     *,
     task_id: str | None = None,
     backend: ExecutionBackend = ExecutionBackend.PROCESS,
-    env_vars: Mapping[str, Any] | None = None,
+    env_vars: Mapping[str, str] | None = None,
+    pod: PodArguments | None = None,
     hooks: Hooks | None = None,
     outlets: tuple[str, ...] = (),
+    outcome_gate: bool = False,
     max_retries: int = 3,
 ) -> ProcessPlan:
     """A process in its pack, planned."""
     process = process or make_process()
     mapping, labels = _planned(process)
     mapped = isinstance(mapping, MappingPlan)
-    kwargs = {} if env_vars is None else {"env_vars": dict(env_vars)}
+    kwargs = pod or PodArguments(env_vars=None if env_vars is None else dict(env_vars))
     return ProcessPlan(
         task_id=task_id or process.name,
         backend=backend,
@@ -119,6 +122,7 @@ def make_process_plan(
         mapped_kpo_kwargs=kwargs if mapped else None,
         hooks=hooks or Hooks(),
         outlets=outlets,
+        outcome_gate=outcome_gate,
         retry_authority=RetryAuthority(max_retries=max_retries, reason="a chunk's commit can be replayed"),
     )
 

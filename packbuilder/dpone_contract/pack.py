@@ -5,13 +5,14 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import Field, ValidationError
 
 from dpone_contract.canonical import Fingerprint, canonical_json_of_plain, fingerprint_of_bytes
 from dpone_contract.errors import PackInvalidError, PackTooLargeError
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.mapping_item import dump_item, mapping_item
 from dpone_contract.mapping_plan import FingerprintText, InternalMapping, MappingPlan, verify_mapping_plan
+from dpone_contract.pod import PodArguments
 from dpone_contract.process import Process, process_digest
 from dpone_contract.strict_json import parse_plain_json
 
@@ -47,6 +48,9 @@ class DagProjection(FrozenModel):
     owner: str | None = Field(default=None, description="Owner of the tasks.")
     retries: Annotated[int, Field(ge=0)] = Field(default=0, description="Airflow's retries of a task.")
     retry_delay_seconds: Annotated[int, Field(ge=0)] = Field(default=60, description="Pause before a retry.")
+    execution_timeout_seconds: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="How long a task may run before Airflow ends it."
+    )
 
 
 class RetryAuthority(FrozenModel):
@@ -81,17 +85,26 @@ class ProcessPlan(FrozenModel):
     labels: tuple[ShortText, ...] = Field(
         default=(), description="What Airflow shows of each item, in the plan's order."
     )
-    kpo_kwargs: dict[str, JsonValue] | None = Field(
+    kpo_kwargs: PodArguments | None = Field(
         default=None, description="Operator's arguments of a single task."
     )
-    mapped_kpo_kwargs: dict[str, JsonValue] | None = Field(
+    mapped_kpo_kwargs: PodArguments | None = Field(
         default=None, description="Operator's arguments of mapped tasks."
     )
     hooks: Hooks = Field(default=Hooks(), description="Commands before and after.")
+    outcome_gate: bool = Field(
+        default=False,
+        description="Whether a task behind it judges the outcome once more; always so before post hooks and outlets.",
+    )
     outlets: tuple[ShortText, ...] = Field(
         default=(), description="URIs of the assets that a finished load updates."
     )
     retry_authority: RetryAuthority = Field(description="How many retries are safe.")
+
+    @property
+    def pod(self) -> PodArguments:
+        """The operator's arguments, whichever of the two names holds them."""
+        return self.kpo_kwargs or self.mapped_kpo_kwargs or PodArguments()
 
 
 class Pack(FrozenModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpone_contract.mapping_item import dump_item, mapping_item
 from dpone_contract.mapping_plan import MappingPlan
 from dpone_contract.pack import DagProjection, ExecutionBackend, Pack, ProcessPlan, dump_pack, seal_pack
+from dpone_contract.pod import PodArguments
 from dpone_contract.process import encode_process, process_digest
 from dpone_packbuilder.catalog import ExecutionOptions
 from dpone_packbuilder.mapping_planner import PlannedWorkload
@@ -54,8 +55,8 @@ def compile_task(planned: PlannedWorkload) -> ProcessPlan:
         process_digest=process_digest(process),
         mapping=planned.mapping,
         labels=item_labels(planned),
-        kpo_kwargs=None if mapped else {},
-        mapped_kpo_kwargs={} if mapped else None,
+        kpo_kwargs=None if mapped else PodArguments(),
+        mapped_kpo_kwargs=PodArguments() if mapped else None,
         outlets=execution.outlets or (),
         retry_authority=retry_authority(process.manifest),
     )

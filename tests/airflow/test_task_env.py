@@ -109,10 +109,9 @@ def test_names_of_the_provider_cannot_be_set(mode, name):
         DponeDag(make_pack(processes=(plan,)))
 
 
-@pytest.mark.parametrize("env_vars", [{"A": 1}, {"A": None}, {"A": "x" * (128 * 1024 + 1)}])
-def test_variables_that_are_no_bounded_text_are_refused(env_vars):
-    with pytest.raises(PackInvalidError, match="variable A"):
-        internal_task(env_vars=env_vars)
+def test_a_variable_beyond_what_linux_takes_is_refused():
+    with pytest.raises(PackInvalidError, match="variable A is too long"):
+        internal_task(env_vars={"A": "x" * (128 * 1024 + 1)})
 
 
 @pytest.mark.parametrize("release", ["{{ conn.db.password }}", "{% raw %}", "{# x #}"])

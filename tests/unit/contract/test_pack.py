@@ -16,6 +16,7 @@ from dpone_contract.pack import (
     seal_pack,
     verify_pack,
 )
+from dpone_contract.pod import PodArguments
 from dpone_contract.process import process_digest
 from tests.factories import make_pack, make_process, make_process_plan
 
@@ -113,12 +114,17 @@ def test_a_part_that_was_changed_is_found_though_the_pack_was_sealed_again(path)
 @pytest.mark.parametrize(
     "changes, reason",
     [
-        ({"kpo_kwargs": {}}, "its operator arguments do not fit"),
+        ({"kpo_kwargs": PodArguments()}, "its operator arguments do not fit"),
         ({"mapped_kpo_kwargs": None}, "its operator arguments do not fit"),
-        ({"kpo_kwargs": {}, "mapped_kpo_kwargs": None}, "its operator arguments do not fit"),
+        ({"kpo_kwargs": PodArguments(), "mapped_kpo_kwargs": None}, "its operator arguments do not fit"),
         ({"mapping": InternalMapping()}, "its operator arguments do not fit"),
         (
-            {"mapping": InternalMapping(), "kpo_kwargs": {}, "mapped_kpo_kwargs": None, "labels": ()},
+            {
+                "mapping": InternalMapping(),
+                "kpo_kwargs": PodArguments(),
+                "mapped_kpo_kwargs": None,
+                "labels": (),
+            },
             "its mapping is not of its process's policy",
         ),
         ({"process_digest": OTHER_HASH}, "its process is not the one that its digest names"),

@@ -9,6 +9,7 @@ import pytest
 
 from dpone_contract.mapping_plan import InternalMapping, MappingPlan
 from dpone_contract.pack import dump_pack, parse_pack
+from dpone_contract.pod import PodArguments
 from dpone_packbuilder.checks import review_project
 from dpone_packbuilder.compiler import compile_pack
 from dpone_packbuilder.project import load_project
@@ -35,13 +36,13 @@ def test_a_pack_is_read_back_as_it_was_compiled(tmp_path):
 def test_a_mapped_pack_has_arguments_that_an_older_provider_does_not_know(tmp_path):
     plan = compile_one(tmp_path).processes[0]
     assert isinstance(plan.mapping, MappingPlan)
-    assert (plan.kpo_kwargs, plan.mapped_kpo_kwargs) == (None, {})
+    assert (plan.kpo_kwargs, plan.mapped_kpo_kwargs) == (None, PodArguments())
 
 
 def test_an_unmapped_pack_has_ordinary_arguments_and_no_labels(tmp_path):
     plan = compile_one(tmp_path, entry=workload(mapping={"mode": "internal"})).processes[0]
     assert plan.mapping == InternalMapping()
-    assert (plan.kpo_kwargs, plan.mapped_kpo_kwargs, plan.labels) == ({}, None, ())
+    assert (plan.kpo_kwargs, plan.mapped_kpo_kwargs, plan.labels) == (PodArguments(), None, ())
 
 
 def test_ten_days_in_four_items_are_balanced_and_labelled(tmp_path):
