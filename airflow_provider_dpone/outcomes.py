@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Self
 
 from dpone_contract.environment import EnvVar
-from dpone_contract.errors import OutcomeInvalidError, OutcomeNotPassedError, RunContextInvalidError, located
+from dpone_contract.errors import (
+    ExitCode,
+    OutcomeInvalidError,
+    OutcomeNotPassedError,
+    RunContextInvalidError,
+    located,
+)
 from dpone_contract.mapping_item import MappingItem, parse_item
 from dpone_contract.outcome import (
     AttemptIdentity,
@@ -60,21 +66,24 @@ class ExpectedOutcome:
         )
 
 
-def require_passed(data: bytes | None, expected: ExpectedOutcome, exit_code: int | None = None) -> RunOutcome:
+def require_passed(
+    data: bytes | None, expected: ExpectedOutcome, exit_code: int | None = None, reason: str | None = None
+) -> RunOutcome:
     """Require an outcome to exist, to be of this very run, and to say passed.
 
-    `exit_code` is how the process ended, where that is known; it must agree with the document.
+    `exit_code` is how the process ended, where that is known; it must agree with the document. `reason` says why there is
+    no document.
 
     Errors: OutcomeInvalidError for a missing, damaged, contradictory or foreign document; OutcomeNotPassedError with
     the run's own error for a failed one.
     """
     with located(str(expected)):
+        if not data:
+            raise _invalid("the run left no outcome" + (f": {reason}" if reason else ""), exit_code)
         return _passed(data, expected, exit_code)
 
 
-def _passed(data: bytes | None, expected: ExpectedOutcome, exit_code: int | None) -> RunOutcome:
-    if not data:
-        raise _invalid("the run left no outcome", exit_code)
+def _passed(data: bytes, expected: ExpectedOutcome, exit_code: int | None) -> RunOutcome:
     try:
         outcome = parse_outcome(data)
     except OutcomeInvalidError as error:
@@ -154,8 +163,11 @@ def _not_passed(outcome: RunOutcome) -> OutcomeNotPassedError:
     own_step = outcome.error.next_step if outcome.error is not None else None
     if own_step is not None and "committed chunks" not in own_step:
         own_step += "; committed chunks will be skipped on retry"
-    return OutcomeNotPassedError(
+    error = OutcomeNotPassedError(
         "the run did not pass: " + ("; ".join(parts) or "no reason is given"),
         where=outcome.error.where if outcome.error is not None else None,
         next_step=own_step or _RETRY_HINT,
     )
+    if outcome.exit_code == ExitCode.REFUSED:
+        error.exit_code = ExitCode.REFUSED
+    return error

@@ -13,10 +13,10 @@ AIRFLOW_3 = find_spec("airflow.sdk") is not None
 
 if TYPE_CHECKING or AIRFLOW_3:
     from airflow.sdk import DAG, Asset, BaseOperator, Context, TaskGroup, get_parsing_context
-    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 else:
     from airflow.datasets import Dataset as Asset
-    from airflow.exceptions import AirflowException, AirflowFailException
+    from airflow.exceptions import AirflowException, AirflowFailException, TaskDeferred
     from airflow.models.baseoperator import BaseOperator
     from airflow.models.dag import DAG
     from airflow.utils.context import Context
@@ -41,6 +41,7 @@ __all__ = [
     "Asset",
     "BaseOperator",
     "Context",
+    "TaskDeferred",
     "TaskGroup",
     "files_errors_by_dag",
     "get_parsing_context",

@@ -7,17 +7,14 @@ from datetime import UTC, datetime
 import pytest
 
 from airflow_provider_dpone import DponeDag, DponeTaskGroup, load_dpone_dags
-from airflow_provider_dpone.assets import DponeOutletsOperator
 from airflow_provider_dpone.process_operator import DponeProcessOperator
-from airflow_provider_dpone.version_compat import DAG, Asset
+from airflow_provider_dpone.version_compat import DAG
 from dpone_contract.errors import (
     MappingUnsupportedError,
-    NotSupportedError,
     PackInvalidError,
     RetryAuthorityExceededError,
 )
 from dpone_contract.mapping_item import parse_item
-from dpone_contract.pack import ExecutionBackend, Hook, Hooks
 from dpone_contract.process import decode_process
 from tests.airflow.airflow_stand_ins import dag_bag, round_trip
 from tests.factories import make_pack, make_process, make_process_plan, write_pack_file
@@ -144,23 +141,6 @@ def test_dag_takes_a_path(tmp_path):
     assert DponeDag(pack=path).dag_id == DponeDag(pack=str(path)).dag_id == "flights_history"
 
 
-def test_outlets_of_an_internal_process_stand_on_its_task():
-    plan = make_process_plan(INTERNAL, outlets=("postgres://db/flights",))
-    (task,) = DponeDag(make_pack(processes=(plan,))).tasks
-    assert task.outlets == [Asset("postgres://db/flights")]
-
-
-def test_outlets_of_a_mapped_process_are_updated_once_after_all_items():
-    plan = make_process_plan(outlets=("postgres://db/flights",))
-    dag = DponeDag(make_pack(processes=(plan,)))
-    gate = dag.get_task("flights_history_outlets")
-    assert type(gate) is DponeOutletsOperator
-    assert gate.outlets == [Asset("postgres://db/flights")]
-    assert gate.upstream_task_ids == {"flights_history"}
-    assert gate.trigger_rule == "all_success"
-    assert not dag.get_task("flights_history").partial_kwargs.get("outlets")
-
-
 def test_task_group_holds_the_tasks_of_a_pack():
     with DAG(dag_id="mine", schedule=None) as dag:
         DponeTaskGroup(pack=make_pack("history.of.flights", items=3))
@@ -204,20 +184,6 @@ def test_task_group_minds_the_retries_of_its_dag():
         pytest.raises(RetryAuthorityExceededError),
     ):
         DponeTaskGroup(pack=make_pack())
-
-
-@pytest.mark.parametrize(
-    "hooks", [Hooks(pre=(Hook(name="a", command=("x",)),)), Hooks(post=(Hook(name="a", command=("x",)),))]
-)
-def test_hooks_are_refused(hooks):
-    with pytest.raises(NotSupportedError, match="hooks"):
-        DponeDag(make_pack(processes=(make_process_plan(hooks=hooks),)))
-
-
-def test_kubernetes_is_refused_with_the_way_out():
-    pack = make_pack(processes=(make_process_plan(backend=ExecutionBackend.KUBERNETES),))
-    with pytest.raises(NotSupportedError, match=r"airflow\.execution\.backend"):
-        DponeDag(pack)
 
 
 @pytest.mark.parametrize("error", [TypeError("no such argument"), AttributeError("partial")])

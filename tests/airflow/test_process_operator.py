@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from airflow_provider_dpone import DponeDag, process_operator
+from airflow_provider_dpone import DponeDag, child_task, process_operator
 from airflow_provider_dpone.version_compat import AirflowException, AirflowFailException
 from dpone_contract.mapping_item import mapping_item
 from dpone_contract.outcome import OUTCOME_SIZE_LIMIT_BYTES, AttemptIdentity, OutcomeError
@@ -244,7 +244,7 @@ def test_default_command_stands_beside_python_or_on_path(tmp_path, monkeypatch):
 @pytest.fixture
 def killed_when(monkeypatch):
     """Runs a task and, once a file is there, interrupts it with a signal whose handler calls on_kill, as Airflow does."""
-    monkeypatch.setattr(process_operator, "KILL_GRACE", timedelta(seconds=1))
+    monkeypatch.setattr(child_task, "KILL_GRACE", timedelta(seconds=1))
 
     def run(task, path):
         context = render(task, DATED)

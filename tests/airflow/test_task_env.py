@@ -8,6 +8,8 @@ from airflow_provider_dpone import DponeDag
 from dpone_contract.environment import EnvVar
 from dpone_contract.errors import PackInvalidError
 from dpone_contract.mapping_item import parse_item, require_item_of_plan
+from dpone_contract.pack import ExecutionBackend
+from dpone_contract.pod import PodArguments
 from dpone_contract.run_identity import parse_run_identity
 from tests.airflow.airflow_stand_ins import DATED, render
 from tests.factories import make_pack, make_process, make_process_plan
@@ -96,9 +98,46 @@ def test_label_reaches_airflows_template():
     assert template.render(context) == "2013-01-03 .. 2013-01-04"
 
 
-def test_authored_variables_are_kept_and_may_be_templates():
-    env = render(mapped_task(env_vars={"TZ": "UTC", "RUN": "{{ run_id }}"}), map_index=0)["task"].env_vars
-    assert (env["TZ"], env["RUN"]) == ("UTC", "manual__1")
+LITERAL = {
+    "NUMBER": "1",
+    "ZEROS": "007",
+    "TRUE": "true",
+    "NONE": "None",
+    "LIST": "[1, 2]",
+    "JSON": '{"a": 1}',
+    "LINE": "a\n",
+}
+
+
+def built(env_vars, mode, backend, **dag):
+    plan = make_process_plan(
+        make_process(mode=mode), backend=backend, pod=PodArguments(env_vars=env_vars, image="dpone:1")
+    )
+    return DponeDag(make_pack(processes=(plan,)), **dag).get_task("flights_history")
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("backend", ExecutionBackend)
+@pytest.mark.parametrize("mode", ["internal", "summary"])
+def test_values_reach_the_run_as_the_text_that_was_compiled(mode, backend, native):
+    task = built(LITERAL, mode, backend, render_template_as_native_obj=native)
+    for index in range(2) if mode == "summary" else (-1,):
+        env = render(task, DATED, map_index=index, try_number=3)["task"].env_vars
+        assert {name: env[name] for name in LITERAL} == LITERAL
+        assert {type(value) for value in env.values()} == {str}
+        assert (env["DPONE_TRY_NUMBER"], env["DPONE_DAG_RUN_ID"]) == ("3", "manual__1")
+        if mode == "summary":
+            assert parse_item(env["DPONE_AIRFLOW_MAPPING_ITEM"]).item_index == index
+
+
+@pytest.mark.parametrize("backend", ExecutionBackend)
+@pytest.mark.parametrize("mode", ["internal", "summary"])
+@pytest.mark.parametrize("text", ["{{ run_id }}", "a {% if x %}", "{# x"])
+def test_templates_of_others_are_refused(mode, backend, text):
+    with pytest.raises(PackInvalidError, match="pod settings are no templates"):
+        built({"RUN": text}, mode, backend)
+    with pytest.raises(PackInvalidError, match="pod settings are no templates"):
+        built({text: "x"}, mode, backend)
 
 
 @pytest.mark.parametrize("name", sorted(EnvVar))
@@ -115,9 +154,10 @@ def test_a_variable_beyond_what_linux_takes_is_refused():
 
 
 @pytest.mark.parametrize("release", ["{{ conn.db.password }}", "{% raw %}", "{# x #}"])
-def test_identity_that_airflow_would_render_is_refused(release):
-    with pytest.raises(PackInvalidError, match="template marks"):
-        DponeDag(make_pack(release=release))
+def test_identity_arrives_as_it_was_compiled(release):
+    (task,) = DponeDag(make_pack(mode="internal", release=release)).tasks
+    env = render(task, DATED)["task"].env_vars
+    assert parse_run_identity(env["DPONE_AIRFLOW_RUN_IDENTITY"]).release == release
 
 
 def test_every_name_of_the_contract_is_written():

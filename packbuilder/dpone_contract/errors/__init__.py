@@ -47,10 +47,12 @@ from dpone_contract.errors.database import (
     TableUnsuitableError,
 )
 from dpone_contract.errors.handover import (
+    HookFailedError,
     OutcomeInvalidError,
     OutcomeNotPassedError,
     PackInvalidError,
     PackTooLargeError,
+    PodRefusedError,
     RetryAuthorityExceededError,
     RunContextInvalidError,
 )
@@ -86,6 +88,7 @@ __all__ = [
     "DponeError",
     "ErrorCode",
     "ExitCode",
+    "HookFailedError",
     "InternalError",
     "InterruptedRunError",
     "LaneLostError",
@@ -112,6 +115,7 @@ __all__ = [
     "PackTooLargeError",
     "PlanInvalidError",
     "PlanMovedError",
+    "PodRefusedError",
     "RetryAuthorityExceededError",
     "RowsDifferError",
     "RunContextInvalidError",

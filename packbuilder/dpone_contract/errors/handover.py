@@ -63,6 +63,31 @@ class OutcomeNotPassedError(DponeError):
     exit_code = ExitCode.CHUNKS_FAILED
 
 
+class PodRefusedError(DponeError):
+    """The Kubernetes API does not allow what a task needs, or finds its pod invalid.
+
+    Raised: by the Airflow task, where its pod is made, watched or asked for its outcome.
+
+    Retry: no. Do: grant the named permission to Airflow's service account, or correct the workload's pod settings; what a pod has
+    committed is skipped by the next run.
+    """
+
+    code = ErrorCode.POD_REFUSED
+
+
+class HookFailedError(DponeError):
+    """The command of a hook ended with another exit code than zero, or could not be run to its end.
+
+    Raised: by the hook's Airflow task.
+
+    Retry: whether its command may run twice is the author's to know; it is never retried by itself. Do: read its log, mend the cause,
+    clear its task.
+    """
+
+    code = ErrorCode.HOOK_FAILED
+    exit_code = ExitCode.OWNERSHIP_OR_INFRASTRUCTURE
+
+
 class RetryAuthorityExceededError(DponeError):
     """A DAG asks for more Airflow retries than the compiler found to be safe for its load.
 

@@ -1,0 +1,80 @@
+"""The two places where a task runs: the operators of each, and the arguments that they take from a pack."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+from airflow_provider_dpone.process_hook import DponeProcessHookOperator
+from airflow_provider_dpone.process_operator import DponeProcessOperator
+from airflow_provider_dpone.task_env import build_hook_env
+from airflow_provider_dpone.version_compat import BaseOperator
+from dpone_contract.pack import ExecutionBackend, Hook, Pack, ProcessPlan
+from dpone_contract.process import encode_process
+
+# Kubernetes ends a pod that Airflow could not: a deferred task is failed without a word to its pod.
+_DEADLINE_AFTER_TIMEOUT_SECONDS = 60
+
+
+def operator_class_for(backend: ExecutionBackend) -> type[BaseOperator]:
+    """Give the operator that runs processes on a backend."""
+    match backend:
+        case ExecutionBackend.PROCESS:
+            return DponeProcessOperator
+        case ExecutionBackend.KUBERNETES:
+            # Takes seconds to import, which a deployment without pods should not pay.
+            from airflow_provider_dpone.pod_operator import DponePodOperator  # noqa: PLC0415
+
+            return DponePodOperator
+        case _:
+            assert_never(backend)
+
+
+def hook_class_for(backend: ExecutionBackend) -> type[BaseOperator]:
+    """Give the operator that runs hooks on a backend."""
+    match backend:
+        case ExecutionBackend.PROCESS:
+            return DponeProcessHookOperator
+        case ExecutionBackend.KUBERNETES:
+            # As above.
+            from airflow_provider_dpone.pod_hook import DponePodHookOperator  # noqa: PLC0415
+
+            return DponePodHookOperator
+        case _:
+            assert_never(backend)
+
+
+def runtime_arguments(pack: Pack, plan: ProcessPlan) -> dict[str, Any]:
+    """Give what the runtime operator of a process takes beside its environment; the same for every item."""
+    if plan.backend is ExecutionBackend.PROCESS:
+        return {"process": encode_process(plan.process)}
+    return {"settings": _pod_settings(pack, plan), "arguments": _run_arguments(pack, plan)}
+
+
+def hook_arguments(pack: Pack, plan: ProcessPlan, hook: Hook) -> dict[str, Any]:
+    """Give what the operator of a hook takes, its environment included."""
+    arguments: dict[str, Any] = {"command": list(hook.command), "env_vars": build_hook_env(plan)}
+    if plan.backend is ExecutionBackend.KUBERNETES:
+        arguments["settings"] = _pod_settings(pack, plan)
+    return arguments
+
+
+def _run_arguments(pack: Pack, plan: ProcessPlan) -> list[str]:
+    path = plan.pod.pack_path
+    if path is None:
+        return ["run", "--process", encode_process(plan.process)]
+    return [
+        "run",
+        "--pack",
+        path,
+        "--process-name",
+        plan.process.name,
+        "--pack-fingerprint",
+        pack.fingerprint,
+    ]
+
+
+def _pod_settings(pack: Pack, plan: ProcessPlan) -> dict[str, object]:
+    pod, timeout = plan.pod, pack.dag.execution_timeout_seconds
+    if pod.active_deadline_seconds is None and timeout is not None:
+        pod = pod.replaced(active_deadline_seconds=timeout + _DEADLINE_AFTER_TIMEOUT_SECONDS)
+    return pod.replaced(env_vars=None).to_document()

@@ -1,0 +1,90 @@
+"""The judgement of a whole campaign by what the tasks of one DAG run have left: one of them has to say that it is complete."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dpone_contract.errors import OutcomeInvalidError, OutcomeNotPassedError, located
+from dpone_contract.outcome import BackfillOutcome, OutcomeStatus, RunOutcome, parse_outcome
+
+COMPLETE = frozenset({"complete", "published"})
+_ITEMS_NAMED = 5
+
+
+@dataclass(frozen=True)
+class ExpectedCampaign:
+    """What the tasks of one DAG run were asked for; `item_labels` has one entry an item, none for a single task."""
+
+    process_digest: str
+    dag_id: str
+    dag_run_id: str
+    mapping_plan_fingerprint: str | None = None
+    item_labels: Sequence[str] = ()
+
+
+def require_complete(documents: Iterable[object], expected: ExpectedCampaign) -> RunOutcome:
+    """Require an outcome that says the campaign is complete, and none that contradicts; give the former.
+
+    An item without an outcome does no harm: whoever saw the campaign complete saw that item's chunks committed too.
+
+    Errors: OutcomeInvalidError for a damaged, foreign or contradictory document, OutcomeNotPassedError where none says so.
+    """
+    with located(f"DAG {expected.dag_id}, run {expected.dag_run_id}"):
+        outcomes = [_own(document, expected) for document in documents]
+        found = [(outcome, outcome.backfill) for outcome in outcomes if outcome.backfill is not None]
+        _require_one_campaign([backfill for _, backfill in found])
+        latest = max((backfill.round for _, backfill in found), default=0)
+        for outcome, backfill in found:
+            if backfill.round == latest and backfill.campaign_status in COMPLETE:
+                return outcome
+        raise _incomplete([backfill for _, backfill in found], expected)
+
+
+def _own(document: object, expected: ExpectedCampaign) -> RunOutcome:
+    outcome = parse_outcome(json.dumps(document).encode())
+    mapping = outcome.backfill.mapping if outcome.backfill else None
+    named = None if mapping is None else mapping.plan_fingerprint
+    for what, wanted, got in (
+        ("process", expected.process_digest, outcome.process_digest),
+        ("DAG", expected.dag_id, outcome.attempt.dag_id),
+        ("DAG run", expected.dag_run_id, outcome.attempt.dag_run_id),
+        ("mapping plan", expected.mapping_plan_fingerprint, named),
+        ("status", OutcomeStatus.PASSED, outcome.status),
+    ):
+        if wanted != got:
+            raise _contradiction(f"an outcome is of another {what}: {got} instead of {wanted}")
+    return outcome
+
+
+def _require_one_campaign(found: Sequence[BackfillOutcome]) -> None:
+    if len({(backfill.run_key, backfill.plan_hash) for backfill in found}) > 1:
+        raise _contradiction("the outcomes are of different campaigns")
+
+
+def _contradiction(message: str) -> OutcomeInvalidError:
+    return OutcomeInvalidError(
+        message,
+        next_step="clear the task before this one with all its items; committed chunks will be skipped",
+    )
+
+
+def _incomplete(found: Sequence[BackfillOutcome], expected: ExpectedCampaign) -> OutcomeNotPassedError:
+    seen = {backfill.mapping.item_index for backfill in found if backfill.mapping is not None}
+    missing = [label for index, label in enumerate(expected.item_labels) if index not in seen]
+    if found:
+        last = max(found, key=lambda backfill: (backfill.round, backfill.campaign_chunks_committed))
+        counted = f"{last.campaign_chunks_committed} of {last.chunks_total} chunks were committed"
+        said = f"campaign {last.run_key} is {last.campaign_status}, {counted} when it was last seen"
+    else:
+        said = "no task has left an outcome"
+    if missing:
+        named = ", ".join(missing[:_ITEMS_NAMED])
+        more = f" and {len(missing) - _ITEMS_NAMED} more" if len(missing) > _ITEMS_NAMED else ""
+        said += f"; without an outcome, as after being marked successful by hand: {named}{more}"
+    return OutcomeNotPassedError(
+        f"nothing says that the campaign is complete: {said}",
+        next_step=("clear these items" if missing else "clear the task before this one")
+        + ", and then this task; committed chunks will be skipped",
+    )

@@ -1,0 +1,92 @@
+"""A pack's pod settings, plain JSON, as arguments of Airflow's KubernetesPodOperator.
+
+What a pack leaves out gets the defaults of a pod that loads data; whatever could turn a failed load into a green task is
+said, so that a DAG's `default_args` cannot say otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kubernetes.client import models as k8s
+
+from airflow_provider_dpone.pod_security import container_security, pod_security
+from dpone_contract.errors import PackInvalidError
+from dpone_contract.pod import PodArguments
+
+# Images are pulled and nodes are added on demand; a load can wait for both.
+STARTUP_TIMEOUT_SECONDS = 600
+POLL_INTERVAL_SECONDS = 10
+
+# Named alike by the pack and by the operator, and of the same shape.
+_SAME = (
+    "image",
+    "image_pull_policy",
+    "namespace",
+    "kubernetes_conn_id",
+    "service_account_name",
+    "node_selector",
+    "affinity",
+    "priority_class_name",
+    "pod_template_file",
+    "active_deadline_seconds",
+    "termination_grace_period",
+)
+# What finds the pods of a task instance, and what says that one of them was seen to its end.
+_AIRFLOWS_LABELS = frozenset(
+    {
+        "dag_id",
+        "task_id",
+        "run_id",
+        "map_index",
+        "try_number",
+        "kubernetes_pod_operator",
+        "already_checked",
+        "airflow-worker",
+        "airflow_version",
+        "airflow_kpo_in_cluster",
+    }
+)
+
+
+def operator_arguments(pod: PodArguments) -> dict[str, Any]:
+    """Give the arguments of KubernetesPodOperator; `env_vars` and `secrets` are the environment's, and are left out.
+
+    Errors: PackInvalidError for a pod without an image, and for a label that Airflow writes itself.
+    """
+    _require_whole(pod)
+    resources = pod.container_resources
+    return {
+        **{name: value for name in _SAME if (value := getattr(pod, name)) is not None},
+        "image_pull_secrets": [
+            k8s.V1LocalObjectReference(name=name) for name in pod.image_pull_secrets or ()
+        ],
+        "labels": dict(pod.labels or {}),
+        "annotations": dict(pod.annotations or {}),
+        "tolerations": [dict(toleration) for toleration in pod.tolerations or ()],
+        "container_resources": None
+        if resources is None
+        else k8s.V1ResourceRequirements(requests=dict(resources.requests), limits=dict(resources.limits)),
+        "security_context": pod_security(pod),
+        "container_security_context": container_security(pod),
+        "on_finish_action": pod.on_finish_action or "delete_pod",
+        "startup_timeout_seconds": pod.startup_timeout_seconds or STARTUP_TIMEOUT_SECONDS,
+        "deferrable": pod.deferrable or False,
+        "poll_interval": pod.poll_interval or POLL_INTERVAL_SECONDS,
+        "get_logs": True,
+        "log_events_on_failure": True,
+        # The run's own error is shown in place of the pod's whole text.
+        "log_pod_spec_on_failure": False,
+        "skip_on_exit_code": None,
+        "multiple_outputs": False,
+    }
+
+
+def _require_whole(pod: PodArguments) -> None:
+    if pod.image is None and pod.pod_template_file is None:
+        raise PackInvalidError("the pod has no image", next_step="name one in the workload's pod settings")
+    taken = sorted(_AIRFLOWS_LABELS & set(pod.labels or {}))
+    if taken:
+        raise PackInvalidError(
+            f"the pod's label {taken[0]} is written by Airflow", next_step="give it another name"
+        )
