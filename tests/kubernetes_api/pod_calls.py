@@ -16,7 +16,17 @@ from tests.kubernetes_api.pod_logs import LogRequest, log_lines
 from tests.kubernetes_api.pod_validation import InvalidPodError, require_valid_pod
 from tests.kubernetes_api.pods import Json, Pod
 
-VERSION = {"major": "1", "minor": "31", "gitVersion": "v1.31.0-stand-in", "platform": "linux/amd64"}
+VERSION = {
+    "major": "1",
+    "minor": "31",
+    "gitVersion": "v1.31.0",
+    "gitCommit": "0",
+    "gitTreeState": "clean",
+    "buildDate": "2024-08-13T07:28:49Z",
+    "goVersion": "go1.22.5",
+    "compiler": "gc",
+    "platform": "linux/amd64",
+}
 WATCH_SECONDS = 60.0
 
 

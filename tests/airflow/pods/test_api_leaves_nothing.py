@@ -98,7 +98,5 @@ def test_reset_leaves_no_pod(api):
 
 
 def test_a_server_that_cannot_start_says_why():
-    with pytest.raises(
-        RuntimeError, match="the stand-in did not start: .*'nonsense' is not a valid Isolation"
-    ):
+    with pytest.raises(RuntimeError, match="'nonsense' is not a valid Isolation"):
         KubernetesApi(isolation="nonsense").start()

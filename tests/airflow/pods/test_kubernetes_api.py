@@ -57,6 +57,17 @@ def execute(core, command, name="pod"):
     return answer.read_all(), exit_code
 
 
+def refused_exec(core):
+    """What the API has against an exec. Release 36 of the client stumbles over the answer, which is in the chain then."""
+    with pytest.raises((ApiException, AttributeError)) as failed:
+        execute(core, ["/bin/sh", "-c", "true"])
+    chain, error = [], failed.value
+    while error is not None:
+        chain.append(str(error))
+        error = error.__context__
+    return "".join(chain)
+
+
 def status_of(failure):
     return json.loads(failure.value.body)
 
@@ -225,9 +236,7 @@ def test_xcom_is_read_out_of_the_sidecar(core, either_api, kibibytes):
 def test_exec_needs_a_running_sidecar(core, either_api):
     run_to_end(core, either_api, sidecar=True)
     either_api.act(Action.FAIL_SIDECAR)
-    with pytest.raises(ApiException) as failed:
-        execute(core, ["/bin/sh", "-c", "true"])
-    assert "container not found" in str(failed.value)
+    assert "container not found" in refused_exec(core)
 
 
 def test_log_is_followed_while_it_is_written(core, either_api):
@@ -240,7 +249,10 @@ def test_log_is_followed_while_it_is_written(core, either_api):
     assert re.fullmatch(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z first\n", next(lines))
     execute(core, ["/bin/sh", "-c", "touch /airflow/xcom/go"])
     assert b"".join(lines).endswith(b" last\n")
-    assert "last\n" == core.read_namespaced_pod_log("pod", DEFAULT, container="base", tail_lines=1)
+    tail = core.read_namespaced_pod_log(
+        "pod", DEFAULT, container="base", tail_lines=1, _preload_content=False
+    )
+    assert b"last\n" == tail.data
 
 
 def test_log_of_a_container_that_waits_is_refused(core, either_api):
@@ -481,9 +493,7 @@ def test_calls_fail_as_often_as_ordered(core, either_api, status):
 def test_exec_can_be_denied(core, either_api):
     run_to_end(core, either_api, sidecar=True)
     either_api.order(CallOrder(Call.EXEC, 403, message="pods/exec is forbidden"))
-    with pytest.raises(ApiException) as failed:
-        execute(core, ["/bin/sh", "-c", "true"])
-    assert "403" in str(failed.value)
+    assert "403 Forbidden" in refused_exec(core)
 
 
 def test_every_call_is_written_down(core, either_api):
