@@ -83,8 +83,7 @@ class DiagnosisView:
     def _counts(self, campaign: Campaign) -> dict[str, int]:
         counts = self.situation.counts
         known = {status.value: counts.get(status, 0) for status in ChunkStatus}
-        begun = sum(count for status, count in counts.items() if status is not ChunkStatus.PENDING)
-        return {**known, "pending": campaign.chunks_total - begun}
+        return {**known, "pending": campaign.chunks_total - sum(counts.values())}
 
     def _running(self, chunk: RunningChunk) -> dict[str, object]:
         record = chunk.record

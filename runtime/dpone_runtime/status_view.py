@@ -27,11 +27,9 @@ def status_document(
     failures: tuple[ChunkRecord, ...],
     authority: dict[str, str],
 ) -> dict[str, object]:
-    """Give the state as plain values. Chunks without a row are pending."""
+    """Give the state as plain values. What is not counted is pending."""
     known = {status.value: counts.get(status, 0) for status in ChunkStatus}
-    known["pending"] = campaign.chunks_total - sum(
-        count for status, count in counts.items() if status is not ChunkStatus.PENDING
-    )
+    known["pending"] = campaign.chunks_total - sum(counts.values())
     return {
         "schema": "dpone.backfill-status.v1",
         "run_key": campaign.run_key,

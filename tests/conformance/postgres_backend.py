@@ -11,6 +11,7 @@ import pytest
 from psycopg import sql
 
 from dpone_contract.errors import ChunkLeaseLostError
+from dpone_runtime.adapters.postgres.completion import RowCompletion
 from dpone_runtime.adapters.postgres.connect import connect
 from dpone_runtime.adapters.postgres.identifiers import ledger_tables
 from dpone_runtime.adapters.postgres.session import PostgresSession, lock_key, postgres_queries, run_batch
@@ -19,6 +20,7 @@ from dpone_runtime.adapters.sql.queries import Queries
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.domain.event import Event, EventKind
 from dpone_runtime.domain.lease import OwnerToken
+from dpone_runtime.ports.connectors import LoadReceipt
 from tests.conformance.ledger_suite import Hold, LedgerBackend
 
 SCHEMA = "audit of dpone %"
@@ -82,25 +84,20 @@ class PostgresBackend(LedgerBackend):
         changed = self.run(expire, run_key=record.run_key, chunk_index=record.chunk_index)
         assert 1 == changed.rowcount
 
+    def waits_for_a_row(self) -> bool:
+        """Whether any session waits for a row that another transaction has changed."""
+        text = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'transactionid' AND datname = current_database())"
+        return self.run(text).fetchone() == (True,)
+
     def pass_time(self):
         """The server's clock moves by itself."""
 
     def complete(self, request, rows_extracted, rows_loaded):
-        values = {
-            "run_key": request.run_key,
-            "chunk_index": request.chunk.index,
-            "revision": request.revision,
-            "owner": request.owner,
-            "round": request.round,
-            "rows_extracted": rows_extracted,
-            "rows_loaded": rows_loaded,
-            "content_digest": None,
-            "detail": f"{rows_loaded} rows",
-        }
+        completing = RowCompletion(SCHEMA).complete(request, LoadReceipt(rows_extracted, rows_loaded, 0))
         query = self.queries.statement
         with connect(resolved(self.uri), "sink") as connection:
             try:
-                run_batch(connection, (query("begin"), query("complete_chunk", **values), query("commit")))
+                run_batch(connection, (query("begin"), *completing, query("commit")))
             except psycopg.errors.NotNullViolation as error:
                 raise ChunkLeaseLostError("refused") from error
 

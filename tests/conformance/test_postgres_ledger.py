@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,15 +26,20 @@ from dpone_contract.errors import (
     OverlapError,
     SessionUnsafeError,
 )
-from dpone_runtime.adapters.postgres.session import PostgresSession, lock_key
+from dpone_runtime.adapters.postgres.completion import RowCompletion
+from dpone_runtime.adapters.postgres.connect import connect
+from dpone_runtime.adapters.postgres.session import PostgresSession, ledger_ddl, lock_key, run_batch
+from dpone_runtime.adapters.sql.tally import TALLY_SLOTS, tally_slot
 from dpone_runtime.domain.campaign import CampaignStatus
+from dpone_runtime.domain.chunk_record import ChunkStatus
 from dpone_runtime.domain.claim import ClaimVerdict
 from dpone_runtime.domain.event import Event, EventKind
+from dpone_runtime.ports.connectors import LoadReceipt
 from dpone_runtime.ports.ledger import Change
-from dpone_runtime.services.chunk_claims import RenewalVerdict
-from dpone_runtime.services.open_campaign import Opening, cancel_campaign, open_campaign
+from dpone_runtime.services.chunk_claims import ChunkClaims, RenewalVerdict
+from dpone_runtime.services.open_campaign import Opening, begin_round, cancel_campaign, open_campaign
 from tests.campaign_factories import RUN_KEY, make_campaign, make_plan
-from tests.conformance.ledger_suite import claims_of, overlapping
+from tests.conformance.ledger_suite import claims_of, commit, commit_all, overlapping
 from tests.conformance.postgres_backend import (
     SCHEMA,
     PostgresBackend,
@@ -104,9 +110,59 @@ def test_ensuring_twice_keeps_what_is_there(postgres_backend):
 
 def test_a_half_created_ledger_is_completed(postgres_backend):
     postgres_backend.run("DROP TABLE {events}")
-    assert not postgres_backend.ledger.exists()
+    with pytest.raises(LedgerMissingError, match="it has no events"):
+        postgres_backend.ledger.exists()
     postgres_backend.ledger.ensure_schema()
     assert postgres_backend.ledger.exists()
+
+
+def test_a_ledger_without_tallies_is_refused_by_name_and_counted_by_the_next_run(postgres_backend):
+    backend, ledger = postgres_backend, postgres_backend.ledger
+    open_campaign(ledger, make_campaign())
+    claims = claims_of(ledger)
+    commit_all(backend, claims)
+    begin_round(ledger, make_campaign(), reason="two differ", only=frozenset({2, 4}))
+    commit(backend, claims, 2)
+    backend.run("DROP TABLE {tallies}")
+    with pytest.raises(LedgerMissingError, match="it has no tallies") as refusal:
+        ledger.exists()
+    assert "dpone state ddl MANIFEST" in (refusal.value.next_step or "")
+    for _ in range(2):
+        ledger.ensure_schema()
+        assert {ChunkStatus.COMMITTED: 4} == dict(ledger.counts(RUN_KEY, 2))
+    commit(backend, claims, 4)
+    # What creates a ledger may be run again over one that is in use.
+    for statement in ledger_ddl(SCHEMA):
+        backend.admin.execute(statement.encode())
+    assert {ChunkStatus.COMMITTED: 5} == dict(ledger.counts(RUN_KEY, 2))
+
+
+def test_commits_that_are_counted_in_one_place_wait_for_one_another_and_both_count(postgres_backend):
+    backend, ledger = postgres_backend, postgres_backend.ledger
+    plan = make_plan(40)
+    open_campaign(ledger, make_campaign(plan))
+    claims = ChunkClaims(ledger, plan, max_active=None, dag_run_id=None)
+    first, second = [index for index in range(1, 41) if tally_slot(index) == tally_slot(40)][:2]
+    requests = [claims.claim(index).request for index in (first, second)]
+    assert first != second
+    with connect(resolved(backend.uri), "sink") as sink, ThreadPoolExecutor(1) as pool:
+        query = backend.queries.statement
+        run_batch(sink, (query("begin"), *RowCompletion(SCHEMA).complete(requests[0], LoadReceipt(1, 1, 0))))
+        other = pool.submit(backend.complete, requests[1], 1, 1)
+        wait_until(lambda: backend.waits_for_a_row() or other.done())
+        assert not other.done()
+        assert {ChunkStatus.RUNNING: 2} == dict(ledger.counts(RUN_KEY, 1))
+        run_batch(sink, (query("commit"),))
+        other.result(10)
+    assert {ChunkStatus.COMMITTED: 2} == dict(ledger.counts(RUN_KEY, 1))
+
+
+def test_what_is_counted_comes_from_many_places():
+    slots = Counter(tally_slot(index) for index in range(1, 1_001))
+    assert set(range(TALLY_SLOTS)) == set(slots)
+    assert max(slots.values()) < 2 * 1_000 / TALLY_SLOTS
+    # Items of equal ranges that go through them at one pace.
+    assert 8 < len({tally_slot(1 + item * 4_096) for item in range(TALLY_SLOTS)})
 
 
 def test_a_user_who_may_not_create_is_told_what_to_do(database, stranger):
@@ -387,6 +443,7 @@ def test_no_statement_of_the_protocol_reads_all_chunks(postgres_backend):
         "rows_extracted": 1,
         "rows_loaded": 1,
         "content_digest": None,
+        "slot": 0,
     }
     values = {
         **claim,

@@ -46,6 +46,15 @@ SELECT date '{FIRST_DAY}' + day, -n, 'stale' FROM generate_series(0, {DAYS - 1})
 # What an operator never does by hand: the clock of the lease, not the state of the chunk.
 LAPSE = "UPDATE dpone_audit.__dpone__backfill_chunks SET lease_expires_at = clock_timestamp() - interval '1 second' WHERE status = 'running'"
 
+# A campaign whose tallies and rows disagree about what its round has committed.
+MISCOUNTED = """
+SELECT g.run_key, g.round FROM dpone_audit.__dpone__backfill_campaigns g
+ WHERE (SELECT count(*) FROM dpone_audit.__dpone__backfill_chunks c
+         WHERE c.run_key = g.run_key AND c.round = g.round AND c.status = 'committed')
+    <> (SELECT coalesce(sum(t.committed), 0) FROM dpone_audit.__dpone__backfill_tallies t
+         WHERE t.run_key = g.run_key AND t.round = g.round)
+"""
+
 MANIFEST = """\
 name: {name}
 source:
@@ -196,6 +205,7 @@ class History:
             " FROM dpone_audit.__dpone__backfill_chunks c ORDER BY 1"
         )
         assert list(range(1, chunks_total + 1)) == [row[0] for row in rows]
+        assert [] == self.sql(MISCOUNTED)
         for chunk_index, status, chunk_xmin, event_xmin, commits, row_xmins in rows:
             assert (chunk_index, "committed", 1) == (chunk_index, status, commits)
             assert (chunk_index, [chunk_xmin]) == (chunk_index, row_xmins)

@@ -100,8 +100,8 @@ ONCE_A_RUN = [
     "group_failures",
     "end_silent_run",
 ]
+ONCE_A_LOOK = ["count_statuses"]
 EVERY_CHUNK = {
-    "count_statuses": "once a run, and by status and doctor",
     "carry_chunks": "once a round of some chunks",
     "committed_ranges": "when an append is opened, of campaigns that are not complete",
 }
@@ -157,6 +157,7 @@ def opened(history: History) -> Large:
     with psycopg.connect(history.uri, autocommit=True) as connection:
         for statement in (CHUNKS, EVENTS):
             connection.execute(statement.format(schema=SCHEMA).encode(), values)
+        connection.execute(postgres_queries(SCHEMA).statement("fill_tallies").text.encode(), {})
     return Large(history, process, planned, seconds, size)
 
 
@@ -180,11 +181,11 @@ def test_opening_writes_one_row_at_once(large: Large) -> None:
 
 
 def test_every_query_of_the_ledger_is_accounted_for() -> None:
-    named = [*ONCE_A_CHUNK, *ONCE_A_PAGE, *ONCE_A_RUN, *EVERY_CHUNK, *WITHOUT_TABLES]
+    named = [*ONCE_A_CHUNK, *ONCE_A_PAGE, *ONCE_A_RUN, *ONCE_A_LOOK, *EVERY_CHUNK, *WITHOUT_TABLES]
     own = {
         name
         for name in postgres_queries(SCHEMA).names()
-        if not name.startswith(("create_", "ddl_", "ledger_"))
+        if not name.startswith(("create_", "fill_", "ddl_", "ledger_"))
     }
     assert sorted(own) == sorted(named)
 
@@ -241,6 +242,7 @@ def values_of(large: Large) -> dict[str, object]:
         "rows_extracted": 1,
         "rows_loaded": 1,
         "content_digest": None,
+        "slot": 0,
         "has_finished": True,
         "count": 5,
         "first": 499_001,
@@ -279,11 +281,19 @@ def scans_of(large: Large, name: str) -> list[tuple[str, str]]:
 def test_no_query_but_the_named_ones_reads_all_chunks_or_events(large: Large, *, analyzed: bool) -> None:
     if analyzed:
         large.history.sql(f"ANALYZE {SCHEMA}.__dpone__backfill_chunks, {SCHEMA}.__dpone__backfill_events")
-    scans = {name: scans_of(large, name) for name in (*ONCE_A_CHUNK, *ONCE_A_PAGE, *ONCE_A_RUN)}
+    scans = {name: scans_of(large, name) for name in (*ONCE_A_CHUNK, *ONCE_A_PAGE, *ONCE_A_RUN, *ONCE_A_LOOK)}
     slow = {name: found for name, found in scans.items() if any("Seq Scan" in kind for kind, _ in found)}
     assert {} == slow
     assert all(
-        scans[name] for name in ("read_chunk", "count_live", "claim_chunk", "complete_chunk", "verdicts")
+        scans[name]
+        for name in (
+            "read_chunk",
+            "count_live",
+            "claim_chunk",
+            "complete_chunk",
+            "verdicts",
+            "count_statuses",
+        )
     )
 
 
@@ -299,6 +309,7 @@ TOUCHING: dict[str, dict[str, object]] = {
     "read_chunk": {},
     "renew_chunk": {},
     "insert_event": {},
+    "count_statuses": {},
 }
 """Values with which each of them finds its row: of a chunk that is at work, or of one without a row."""
 
@@ -306,8 +317,8 @@ PAGES_A_QUERY = 40
 """Pages that a query may touch: a few levels of each index, and the rows themselves."""
 
 
-@pytest.mark.parametrize("name", ONCE_A_CHUNK)
-def test_what_happens_once_a_chunk_touches_a_few_pages(large: Large, name: str) -> None:
+@pytest.mark.parametrize("name", [*ONCE_A_CHUNK, *ONCE_A_LOOK])
+def test_what_happens_once_a_chunk_or_look_touches_a_few_pages(large: Large, name: str) -> None:
     at_work = MILLION // 4
     owner = large.history.value("SELECT md5(%s::text)", at_work)
     values = values_of(large) | {"chunk_index": at_work, "owner": owner} | TOUCHING[name]

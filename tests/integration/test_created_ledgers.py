@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 PROCESSES = 12
 WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
 TABLES = "SELECT table_schema, table_name FROM information_schema.tables WHERE table_name LIKE '\\_\\_dpone\\_\\_%' ORDER BY 1, 2"
-LEDGER = [f"__dpone__backfill_{name}" for name in ("campaigns", "chunks", "events")]
+LEDGER = [f"__dpone__backfill_{name}" for name in ("campaigns", "chunks", "events", "tallies")]
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_two_sessions_are_enough_to_be_seen(history: History, *, in_turn: bool) 
         session = PostgresSession(
             ResolvedConnection("target_db", pooler.uri, "test", "DPONE_CONN_TARGET_DB"), "dpone_audit"
         )
-        assert not session.ledger_exists()
+        assert not session.ledger_tables()
         # What psycopg sends after a pipeline whose results are late: a Flush, for which a proxy keeps the session.
         session._connection.pgconn.send_flush_request()
         session._connection.pgconn.flush()

@@ -10,7 +10,14 @@ import pytest
 from dpone_contract.manifest_text import parse_manifest
 from dpone_contract.mapping_policy import MappingLimits, MappingMode, MappingPolicy
 from dpone_contract.process import Process, build_process, encode_process
-from tests.integration.campaigns import History, item_environ, items_of, manifest_text, mapped_process
+from tests.integration.campaigns import (
+    MISCOUNTED,
+    History,
+    item_environ,
+    items_of,
+    manifest_text,
+    mapped_process,
+)
 from tests.integration.child_runs import Run
 from tests.integration.fault_lane import HOLD
 from tests.waiting import wait_until
@@ -46,6 +53,7 @@ def test_eight_processes_race_for_two_hundred_chunks(history: History) -> None:
     )
     commits = "SELECT count(*) FROM dpone_audit.__dpone__backfill_events WHERE kind = 'committed'"
     assert MANY == history.value(commits)
+    assert [] == history.sql(MISCOUNTED)
 
 
 @pytest.mark.parametrize("offset", ["-5m", "+5m"])

@@ -52,7 +52,7 @@ class Database:
         self.execute = execute
         self.own_clock = own_clock
         self.elapsed = 0.0
-        self.committed = Tables({}, {}, {})
+        self.committed = Tables({}, {}, {}, {})
         self.events: list[Row] = []
         self.sessions: list[Session] = []
         self.advisory: dict[Lock, dict[Session, bool]] = {}
@@ -269,6 +269,7 @@ class Session:
                 {**before.campaigns, **wrote.campaigns},
                 {**before.chunks, **wrote.chunks},
                 {**rows, **wrote.inserted},
+                {**before.tallies, **wrote.tallies},
             )
             database.committed = after
             database.events.extend(wrote.events)
@@ -318,6 +319,11 @@ class Session:
         if self.transaction and self.transaction.chunks:
             found = {**found, **self.transaction.chunks}
         return [found[key] for key in sorted(found) if key[0] == run_key]
+
+    def tally(self, key: tuple[str, int, int]) -> int:
+        """What a slot counts as its newest version, or this transaction's own."""
+        own = self.transaction.tallies.get(key) if self.transaction else None
+        return self.database.committed.tallies.get(key, 0) if own is None else own
 
     def may_take(self, lock: Lock, *, shared: bool) -> bool:
         """Whether an advisory lock is free for this session."""

@@ -194,6 +194,24 @@ def completion_is_recorded_when_all_is_committed(commit: Commit, _expectation: E
                 raise ViolationError("completion", f"{run_key} is complete without chunk {index}")
 
 
+def tallies_agree_with_the_rows(commit: Commit, _expectation: Expectation) -> None:
+    """What is counted as committed in a campaign's round is what its rows say."""
+    counted = Counter[tuple[str, int]]()
+    for (run_key, round_number, _), count in commit.after.tallies.items():
+        counted[run_key, round_number] += count
+    rows = Counter(
+        (run_key, row["round"])
+        for (run_key, _), row in commit.after.chunks.items()
+        if row["status"] == "committed"
+    )
+    for run_key, campaign in commit.after.campaigns.items():
+        place = (run_key, campaign["round"])
+        if counted[place] != rows[place]:
+            raise ViolationError(
+                "tally", f"{run_key} has {rows[place]} committed chunks, counted are {counted[place]}"
+            )
+
+
 def no_two_campaigns_write_one_slice(commit: Commit, _expectation: Expectation) -> None:
     """Campaigns that may still write to the target do not overlap."""
     if not commit.wrote.campaigns:
@@ -215,6 +233,7 @@ INVARIANTS: tuple[Callable[[Commit, Expectation], None], ...] = (
     rows_are_there_exactly_once,
     leases_stay_within_the_limit,
     completion_is_recorded_when_all_is_committed,
+    tallies_agree_with_the_rows,
     no_two_campaigns_write_one_slice,
 )
 

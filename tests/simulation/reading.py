@@ -114,11 +114,15 @@ class ReadingStatements:
         return [row for row in rows if self._holds(query, row, values, now)]
 
     def query_count_statuses(self, session: Session, values: Values) -> Rows:
-        counts: dict[str, int] = {}
-        for row in session.chunks_of(values["run_key"]):
-            shown = shown_status(row, values["round"], session.clock())
-            counts[shown] = counts.get(shown, 0) + 1
-        return list(counts.items())
+        run_key, round_number = values["run_key"], values["round"]
+        committed = sum(
+            count
+            for (key, of_round, _), count in session.database.committed.tallies.items()
+            if (key, of_round) == (run_key, round_number)
+        )
+        shown = [shown_status(row, round_number, session.clock()) for row in session.chunks_of(run_key)]
+        others = ("failed", "running", "lease_expired")
+        return [("committed", committed), *((status, shown.count(status)) for status in others)]
 
     def query_list_statuses(self, session: Session, values: Values) -> Rows:
         campaign = session.campaign(values["run_key"])

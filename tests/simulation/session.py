@@ -15,6 +15,7 @@ from dpone_runtime.adapters.postgres.session import (
     postgres_queries,
     settings_statement,
 )
+from dpone_runtime.adapters.sql.ledger import TABLES
 from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.adapters.sql.session import LockTimeoutError
@@ -60,8 +61,8 @@ class SimulatedSession:
     def create_ledger(self) -> None:
         """It is there."""
 
-    def ledger_exists(self) -> bool:
-        return True
+    def ledger_tables(self) -> frozenset[str]:
+        return TABLES
 
     @contextmanager
     def fence(self, lock: object, held_by: str) -> Iterator[SimulatedFence]:

@@ -13,6 +13,8 @@ from tests.simulation.rows import CAMPAIGN_COLUMNS, CHUNK_COLUMNS
 from tests.simulation.tables import NotNullViolationError, Row, TargetRow, changed
 from tests.simulation.weakening import SOUND, Weakening
 
+FEW_SLOTS = 2
+"""Of those in which commits are counted, so that a few chunks meet in one."""
 DONE: Rows = [(1,)]
 _NO_LOCKS: Mapping[int, str] = {}
 
@@ -182,6 +184,7 @@ class Statements(ReadingStatements):
         return _event(session, values, row, owner=values["event_owner"])
 
     def query_carry_chunks(self, session: Session, values: Values) -> Waiting:
+        carried = 0
         for found in self._found("carry_chunks", session, values):
             key = (found["run_key"], found["chunk_index"])
             yield from _row_lock(session, ("chunk", *key))
@@ -191,7 +194,10 @@ class Statements(ReadingStatements):
                 continue
             row = changed(row, round=values["round"], revision=row["revision"] + 1)
             session.changes().chunks[key] = row
+            carried += 1
             _event(session, {"event_kind": "carried", "event_detail": None}, row, owner=row["owner"])
+        if carried:
+            yield from self._count(session, (values["run_key"], values["round"], 0), carried)
         return []
 
     def query_insert_event(self, session: Session, values: Values) -> Rows:
@@ -234,8 +240,16 @@ class Statements(ReadingStatements):
             **{name: values[name] for name in ("rows_extracted", "rows_loaded", "content_digest")},
         )
         session.changes().chunks[row["run_key"], row["chunk_index"]] = row
+        slot = values["slot"] % FEW_SLOTS
+        yield from self._count(session, (values["run_key"], values["round"], slot), 1)
         told = {"event_kind": "committed", "event_detail": values["detail"]}
         return _event(session, told, row, owner=row["owner"])
+
+    def _count(self, session: Session, tally: tuple[str, int, int], chunks: int) -> Waiting:
+        if not self._weakening.tallies:
+            yield from _row_lock(session, ("tally", *tally))
+            session.changes().tallies[tally] = session.tally(tally) + chunks
+        return []
 
     def _lock_chunk(self, query: str, session: Session, values: Values) -> Any:
         """Find the row by the statement's snapshot, wait for its lock, and ask its newest version again."""

@@ -45,6 +45,8 @@ class Tables:
     campaigns: Mapping[str, Row]
     chunks: Mapping[tuple[str, int], Row]
     rows: Mapping[int, TargetRow]
+    tallies: Mapping[tuple[str, int, int], int]
+    """By run key, round and slot."""
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Transaction:
     events: list[Row] = field(default_factory=list)
     inserted: dict[int, TargetRow] = field(default_factory=dict)
     deleted: set[int] = field(default_factory=set)
+    tallies: dict[tuple[str, int, int], int] = field(default_factory=dict)
     loads: tuple[str, int] | None = None
     """Run key and chunk of the slice that it has begun to change."""
 

@@ -94,6 +94,7 @@ NOTICED = {
         Weakening(shared_locks=frozenset({"transition"})), (Family.RENEWAL,), ("max_active", "live lease")
     ),
     "lock of the close": Mutation(without_locks("close"), (Family.CLOSING,), ("closed",)),
+    "a commit is counted": Mutation(Weakening(tallies=True), (Family.ITEMS,), ("tally",)),
     "a holder is ended": Mutation(Weakening(endings=True), (Family.TAKEOVER,), ("stuck",)),
     "the database's clock": Mutation(
         Weakening(own_clock=True), (Family.ITEMS, Family.TAKEOVER), ("live lease", "max_active", "stuck")

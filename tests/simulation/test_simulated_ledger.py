@@ -2,6 +2,7 @@
 
 import re
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.simulation.reading import SCHEMA
 from tests.simulation.rows import CAMPAIGN_COLUMNS, CHUNK_COLUMNS, EVENT_COLUMNS
 from tests.simulation.session import QUERIES, SimulatedSession
 from tests.simulation.statements import Statements
-from tests.simulation.tables import NotNullViolationError, Tables
+from tests.simulation.tables import NotNullViolationError
 
 OF_THE_SLICE = {"lock_table", "seen_columns", "slice", "copy_first", "copy_last"}
 COMPLETION = RowCompletion(SCHEMA)
@@ -78,7 +79,7 @@ class SimulatedBackend(LedgerBackend):
         committed = self._database.committed
         key = (record.run_key, record.chunk_index)
         row = {**committed.chunks[key], "lease_expires_at": self._database.now()}
-        self._database.committed = Tables(committed.campaigns, {**committed.chunks, key: row}, committed.rows)
+        self._database.committed = replace(committed, chunks={**committed.chunks, key: row})
 
     def pass_time(self):
         self._database.elapsed += 1

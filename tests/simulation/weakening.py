@@ -20,6 +20,8 @@ class Weakening:
     """No holder of a chunk's lock is ever ended."""
     own_clock: bool = False
     """Every session takes the time from its client."""
+    tallies: bool = False
+    """No commit is counted."""
     fence: bool = False
     """Any number of runs hold one fence."""
 

@@ -64,9 +64,10 @@ class DatabaseFailedError(DponeError):
 
 
 class LedgerMissingError(DponeError):
-    """The ledger's tables, or its folder, do not exist and could not be created, or were dropped meanwhile.
+    """The ledger's tables, or its folder, do not exist and could not be created, or some of its tables are missing.
 
-    Raised: by a run that would create its ledger, or that finds it gone.
+    Raised: by a run that would create its ledger, or that finds it gone; by a look at one of which a part is missing, as of a
+    ledger of an earlier version.
 
     Retry: no. Do: let a role that may create the tables run what `dpone state ddl MANIFEST` prints, or name a folder that may be
     written.

@@ -119,7 +119,7 @@ class CampaignLedger(Protocol):
         """Create schema and tables where they are missing; LedgerMissingError where that is not allowed."""
 
     def exists(self) -> bool:
-        """Whether the ledger's tables are there."""
+        """Whether the ledger's tables are there; LedgerMissingError where only some are."""
 
     def transition(self, run_key: RunKey, chunk_index: int | None, decide: Decision) -> Change | None:
         """Under the transition lock: read one view, decide, write the change with its event, or nothing."""
@@ -187,7 +187,7 @@ class CampaignLedger(Protocol):
         """Give the other campaigns that may still write to a target, without a lock: to look, not to decide."""
 
     def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
-        """Count the chunks of a round that have a row, by shown status."""
+        """Count the chunks of a round by shown status, all but those that are pending; at a cost that does not grow with them."""
 
     def renew(self, record: ChunkRecord) -> bool:
         """Move a live lease's expiry; False where it is lapsed or no longer this owner's at this revision.

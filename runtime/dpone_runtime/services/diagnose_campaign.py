@@ -178,9 +178,7 @@ def _of_chunks(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
             f"{counted(lapsed, 'has', 'have')} a lapsed lease: the run died, or was frozen; look at its log"
         )
         yield Symptom("lapsed", _ACTION, told, retry)
-    left = campaign.chunks_total - sum(
-        count for status, count in found.counts.items() if status is not ChunkStatus.PENDING
-    )
+    left = campaign.chunks_total - sum(found.counts.values())
     if left:
         told = f"{left} of {campaign.chunks_total} chunks {'is' if left == 1 else 'are'} pending"
         idle = campaign.status is CampaignStatus.OPEN and not live

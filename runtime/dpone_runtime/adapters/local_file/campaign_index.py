@@ -32,6 +32,8 @@ class CampaignIndex:
         self._offsets = array("q")
         self._codes = bytearray()
         self._rounds = array("l")
+        self._tallies = Counter[tuple[int, int]]()
+        """How many chunks have a status, by its code, in a round."""
         self._leases: dict[int, datetime | None] = {}
         self._history = array("q")
         self._verdicts = (array("q"), array("l"), array("q"))
@@ -74,6 +76,9 @@ class CampaignIndex:
         if record is None or record.status not in _CODES:
             raise LineInvalidError("it holds a status that is never stored")
         index = record.chunk_index
+        if self._offsets[index]:
+            self._tallies[self._codes[index], self._rounds[index]] -= 1
+        self._tallies[_CODES[record.status], record.round] += 1
         self._offsets[index] = offset
         self._codes[index] = _CODES[record.status]
         self._rounds[index] = record.round
@@ -161,12 +166,15 @@ class CampaignIndex:
         }
 
     def counts(self, round_number: int, now: datetime) -> Mapping[ChunkStatus, int]:
-        """Count them by shown status."""
-        return Counter(
-            self._shown(index, round_number, now)
-            for index in range(1, len(self._offsets))
-            if self._offsets[index]
-        )
+        """Count them by shown status, all but those that are pending."""
+        live = self.live_leases(now)
+        found = {
+            ChunkStatus.COMMITTED: self._tallies[_COMMITTED, round_number],
+            ChunkStatus.FAILED: self._tallies[_FAILED, round_number],
+            ChunkStatus.RUNNING: live,
+            ChunkStatus.LEASE_EXPIRED: len(self._leases) - live,
+        }
+        return {status: count for status, count in found.items() if count}
 
     def _shown(self, index: int, round_number: int, now: datetime) -> ChunkStatus:
         code = self._codes[index]

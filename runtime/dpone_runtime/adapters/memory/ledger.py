@@ -219,7 +219,9 @@ class MemoryLedger:
             return self._others(run_key, target, with_committed=False)
 
     def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
-        return Counter(self._shown(record, round_number) for record in self._records(run_key))
+        counts = Counter(self._shown(record, round_number) for record in self._records(run_key))
+        del counts[ChunkStatus.PENDING]
+        return counts
 
     def renew(self, record: ChunkRecord) -> bool:
         with self._lock:

@@ -12,6 +12,7 @@ from psycopg import errors
 
 from dpone_runtime.adapters.postgres.session import lock_key, postgres_queries, protocol_queries
 from dpone_runtime.adapters.sql.queries import Statement
+from dpone_runtime.adapters.sql.tally import tally_slot
 from dpone_runtime.domain.local_run import LocalRun, local_data_scope
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 
@@ -57,6 +58,7 @@ class RowCompletion:
                 rows_loaded=receipt.rows_loaded,
                 content_digest=receipt.content_digest,
                 detail=f"{receipt.rows_loaded} rows",
+                slot=tally_slot(request.chunk.index),
             ),
         )
 

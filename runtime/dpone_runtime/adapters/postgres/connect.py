@@ -136,9 +136,9 @@ def translate(error: psycopg.Error, doing: str, where: str | None = None) -> Dpo
 
 
 def ledger_denied(error: psycopg.Error, schema: str, where: str) -> LedgerMissingError:
-    """Give the error of a ledger that is missing and may not be created."""
+    """Give the error of a ledger of which something is missing and may not be created."""
     return LedgerMissingError(
-        f"the ledger in schema {schema} does not exist and cannot be created: {safe_message(error)}",
+        f"the ledger in schema {schema} is not there, or not whole, and cannot be created: {safe_message(error)}",
         where=where,
         next_step="let a role that may create them run what `dpone state ddl MANIFEST` prints, and grant this user "
         "USAGE on the schema and SELECT, INSERT, UPDATE on its tables",

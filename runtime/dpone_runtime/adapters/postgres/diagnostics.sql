@@ -4,7 +4,8 @@ SELECT c.relname, string_agg(needed.privilege, ', ' ORDER BY needed.place)
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  CROSS JOIN (VALUES (1, 'SELECT'), (2, 'INSERT'), (3, 'UPDATE')) needed (place, privilege)
  WHERE n.nspname = :schema AND c.relkind = 'r'
-   AND c.relname IN ('__dpone__backfill_campaigns', '__dpone__backfill_chunks', '__dpone__backfill_events')
+   AND c.relname IN ('__dpone__backfill_campaigns', '__dpone__backfill_chunks', '__dpone__backfill_tallies',
+                     '__dpone__backfill_events')
    AND NOT (has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, needed.privilege))
  GROUP BY c.relname ORDER BY c.relname
 

@@ -31,6 +31,7 @@ def ledger_tables(schema: str) -> dict[str, str]:
         "schema": quoted(schema),
         "campaigns": quoted(schema, "__dpone__backfill_campaigns"),
         "chunks": quoted(schema, "__dpone__backfill_chunks"),
+        "tallies": quoted(schema, "__dpone__backfill_tallies"),
         "events": quoted(schema, "__dpone__backfill_events"),
     }
 

@@ -109,7 +109,10 @@ WITH changed AS (
   UPDATE {chunks} SET round = :round, revision = revision + 1
    WHERE run_key = :run_key AND status = 'committed' AND round = :round - 1
      AND chunk_index NOT IN (SELECT value::integer FROM json_array_elements_text(:reloaded::json))
-  RETURNING run_key, chunk_index, round, revision, attempt, owner)
+  RETURNING run_key, chunk_index, round, revision, attempt, owner),
+counted AS (
+  INSERT INTO {tallies} (run_key, round, slot, committed)
+  SELECT run_key, round, 0, count(*) FROM changed GROUP BY run_key, round)
 INSERT INTO {events} (run_key, kind, round, revision, chunk_index, attempt, owner)
 SELECT run_key, 'carried', round, revision, chunk_index, attempt, owner FROM changed
 
@@ -121,7 +124,8 @@ SELECT attempt FROM {chunks}
 
 -- name: complete_chunk
 -- Ends the data transaction, in one batch with COMMIT. Where another attempt owns the chunk, or the campaign is closed
--- or in another round, the event's run_key is NULL, which is refused, so that COMMIT undoes rows and status alike.
+-- or in another round, the event's run_key is NULL, which is refused, so that COMMIT undoes rows and status alike. The tally
+-- is the last row that is locked, and nobody who has it waits for another.
 WITH done AS (
   UPDATE {chunks} c SET status = 'committed', revision = c.revision + 1, lease_expires_at = NULL,
          rows_extracted = :rows_extracted, rows_loaded = :rows_loaded, content_digest = :content_digest,
@@ -130,7 +134,10 @@ WITH done AS (
      AND c.revision = :revision AND c.owner = :owner AND c.round = :round
      AND EXISTS (SELECT FROM {campaigns} g
                   WHERE g.run_key = :run_key AND g.status <> 'closed' AND g.round = :round)
-  RETURNING c.run_key, c.round, c.revision, c.chunk_index, c.attempt, c.owner)
+  RETURNING c.run_key, c.round, c.revision, c.chunk_index, c.attempt, c.owner),
+counted AS (
+  INSERT INTO {tallies} AS t (run_key, round, slot, committed) SELECT done.run_key, done.round, :slot, 1 FROM done
+  ON CONFLICT (run_key, round, slot) DO UPDATE SET committed = t.committed + 1)
 INSERT INTO {events} (run_key, kind, round, revision, chunk_index, attempt, owner, detail)
 SELECT done.run_key, 'committed', :round, coalesce(done.revision, 0), :chunk_index, done.attempt, done.owner, :detail
   FROM (SELECT 1) one LEFT JOIN done ON true
@@ -169,10 +176,13 @@ SELECT chunk_index FROM {chunks}
  WHERE run_key = :run_key AND chunk_index BETWEEN :first AND :last AND status = 'committed' AND round = :round
 
 -- name: count_statuses
-SELECT CASE WHEN status IN ('committed', 'failed') AND round <> :round THEN 'pending'
-            WHEN status = 'running' AND lease_expires_at <= clock_timestamp() THEN 'lease_expired'
-            ELSE status END, count(*)
-  FROM {chunks} WHERE run_key = :run_key GROUP BY 1
+-- Of a round, all but what is pending. What is committed is never counted: its tallies are added up.
+SELECT 'committed', coalesce(sum(committed), 0)::bigint FROM {tallies} WHERE run_key = :run_key AND round = :round
+UNION ALL
+SELECT 'failed', count(*) FROM {chunks} WHERE run_key = :run_key AND status = 'failed' AND round = :round
+UNION ALL
+SELECT CASE WHEN lease_expires_at > clock_timestamp() THEN 'running' ELSE 'lease_expired' END, count(*)
+  FROM {chunks} WHERE run_key = :run_key AND status = 'running' GROUP BY 1
 
 -- name: list_statuses
 SELECT c.chunk_index,

@@ -3,10 +3,11 @@
 SELECT pg_advisory_xact_lock(:lock)
 
 -- name: ledger_tables
--- How many of the ledger's three tables exist and may be written.
-SELECT count(*) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+-- Which of the ledger's tables are there, by what follows their prefix.
+SELECT substr(c.relname, 19) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = :schema AND c.relkind = 'r'
-   AND c.relname IN ('__dpone__backfill_campaigns', '__dpone__backfill_chunks', '__dpone__backfill_events')
+   AND c.relname IN ('__dpone__backfill_campaigns', '__dpone__backfill_chunks', '__dpone__backfill_tallies',
+                     '__dpone__backfill_events')
 
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS {schema}
@@ -75,6 +76,22 @@ CREATE INDEX IF NOT EXISTS __dpone__backfill_chunks_running ON {chunks} (run_key
 
 -- name: create_chunks_failed
 CREATE INDEX IF NOT EXISTS __dpone__backfill_chunks_failed ON {chunks} (run_key, chunk_index) WHERE status = 'failed'
+
+-- name: create_tallies
+-- How many chunks of a round are committed, in parts that are added up: commits that come together seldom write one row.
+CREATE TABLE IF NOT EXISTS {tallies} (
+  run_key text NOT NULL,
+  round integer NOT NULL,
+  slot integer NOT NULL,
+  committed bigint NOT NULL,
+  PRIMARY KEY (run_key, round, slot)
+) WITH (fillfactor = 50)
+
+-- name: fill_tallies
+-- Counts what was committed before there were tallies; nothing where they are kept already.
+INSERT INTO {tallies} (run_key, round, slot, committed)
+SELECT run_key, round, 0, count(*) FROM {chunks}
+ WHERE status = 'committed' AND NOT EXISTS (SELECT FROM {tallies}) GROUP BY run_key, round
 
 -- name: create_events
 -- run_key is NOT NULL on purpose: complete_chunk writes a NULL there when its guard matched no row, which undoes all.

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -39,7 +40,6 @@ FENCE_SILENCE = LEASE_TTL
 """After how long without a word a run without a live lease loses its fence to another one."""
 
 FENCE_WAIT = timedelta(seconds=5)
-_TABLES = 3
 _COMPLETE = (
     "begin",
     "read_campaign",
@@ -50,16 +50,13 @@ _COMPLETE = (
     "list_failures",
 )
 """How a batch begins that is a transaction of its own, or none."""
-_CREATES = (
-    "create_schema",
-    "create_campaigns",
-    "create_campaigns_index",
-    "create_chunks",
-    "create_chunks_running",
-    "create_chunks_failed",
-    "create_events",
-    "create_events_index",
-)
+_CREATES = {
+    "campaigns": ("create_campaigns", "create_campaigns_index"),
+    "chunks": ("create_chunks", "create_chunks_running", "create_chunks_failed"),
+    "tallies": ("create_tallies", "fill_tallies"),
+    "events": ("create_events", "create_events_index"),
+}
+"""What makes each table of a ledger."""
 
 
 CAPABILITIES = StateCapabilities(
@@ -88,7 +85,8 @@ def protocol_queries() -> Queries:
 def ledger_ddl(schema: str) -> tuple[str, ...]:
     """Give the statements that create a ledger, for a role that may."""
     queries = postgres_queries(schema)
-    return tuple(queries.statement(name).text.replace("%%", "%") for name in _CREATES)
+    names = ("create_schema", *chain.from_iterable(_CREATES.values()))
+    return tuple(queries.statement(name).text.replace("%%", "%") for name in names)
 
 
 def lock_key(purpose: str, *scope: object) -> int:
@@ -154,19 +152,23 @@ class PostgresSession:
     def queries_for_schema(self, schema: str) -> Queries:
         return self.queries.for_tables(ledger_tables(schema))
 
-    def ledger_exists(self) -> bool:
-        found = self.batch((self.queries.statement("ledger_tables", schema=self._schema),))[0][0][0]
-        return bool(found == _TABLES)
+    def ledger_tables(self) -> frozenset[str]:
+        rows = self.batch((self.queries.statement("ledger_tables", schema=self._schema),))[0]
+        return frozenset(row[0] for row in rows)
 
     def create_ledger(self) -> None:
         query = self.queries.statement
         begin = self.begin_statements(timedelta(seconds=30))
         try:
             run_batch(self._connection, (*begin, query("ddl_lock", lock=lock_key("ddl"))))
-            found = self._connection.execute(*_call(query("ledger_tables", schema=self._schema))).fetchone()
-            if found is not None and found[0] != _TABLES:
-                for name in _CREATES if not self._schema_exists() else _CREATES[1:]:
-                    self._connection.execute(*_call(query(name)))
+            found = {
+                row[0]
+                for row in self._connection.execute(*_call(query("ledger_tables", schema=self._schema)))
+            }
+            if not self._schema_exists():
+                self._connection.execute(*_call(query("create_schema")))
+            for name in chain.from_iterable(made for table, made in _CREATES.items() if table not in found):
+                self._connection.execute(*_call(query(name)))
             self._connection.execute("COMMIT")
         except errors.InsufficientPrivilege as error:
             self._roll_back()

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from dpone_contract.chunk_options import MAX_CHUNKS_LIMIT
 from dpone_contract.chunk_plan import RunKey
-from dpone_contract.errors import CampaignBusyError, ChunkBusyError
+from dpone_contract.errors import CampaignBusyError, ChunkBusyError, LedgerMissingError
 from dpone_runtime.adapters.sql.other_campaigns import add_committed, campaigns_on_target
 from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import (
@@ -45,6 +45,7 @@ from dpone_runtime.ports.ledger import (
 OPENING_WAIT = timedelta(seconds=30)
 TRANSITION_WAIT = timedelta(seconds=15)
 RENEWAL_WAIT = timedelta(seconds=5)
+TABLES = frozenset({"campaigns", "chunks", "tallies", "events"})
 
 
 class SqlLedger:
@@ -68,15 +69,24 @@ class SqlLedger:
             "schema": self._schema,
             "campaigns": "__dpone__backfill_campaigns",
             "chunks": "__dpone__backfill_chunks",
+            "tallies": "__dpone__backfill_tallies",
             "events": "__dpone__backfill_events",
         }
 
     def ensure_schema(self) -> None:
-        if not self._session.ledger_exists():
+        if TABLES - self._session.ledger_tables():
             self._session.create_ledger()
 
     def exists(self) -> bool:
-        return self._session.ledger_exists()
+        found = self._session.ledger_tables()
+        missing = ", ".join(sorted(TABLES - found))
+        if found and missing:
+            raise LedgerMissingError(
+                f"the ledger in schema {self._schema} is not whole, or an earlier version made it: it has no {missing}",
+                where=f"ledger in schema {self._schema}",
+                next_step="let a role that may create tables run what `dpone state ddl MANIFEST` prints, or begin a run, which does",
+            )
+        return not missing
 
     def transition(self, run_key: RunKey, chunk_index: int | None, decide: Decision) -> Change | None:
         return self._transition(run_key, chunk_index, decide, ())
@@ -288,7 +298,7 @@ class SqlLedger:
 
     def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
         rows = self._read("count_statuses", run_key=run_key, round=round_number)
-        return {ChunkStatus(row[0]): row[1] for row in rows}
+        return {ChunkStatus(status): count for status, count in rows if count}
 
     def renew(self, record: ChunkRecord) -> bool:
         # Shared: renewals do not wait for one another, but a claim waits for one whose COMMIT is under way. It would

@@ -39,10 +39,10 @@ class SqlSession(Protocol):
         """Give the same queries over another audit schema."""
 
     def create_ledger(self) -> None:
-        """Create schema and tables under the database-wide DDL lock, rechecked inside it."""
+        """Create schema and tables, what is missing of them, under the database-wide DDL lock, rechecked inside it."""
 
-    def ledger_exists(self) -> bool:
-        """Whether the ledger's tables are there."""
+    def ledger_tables(self) -> frozenset[str]:
+        """Say which of the ledger's tables are there, such as `chunks`."""
 
     def fence(self, lock: object, held_by: str) -> AbstractContextManager[Fence]:
         """Hold a session lock on a connection of its own; CampaignBusyError when it is taken."""
