@@ -23,6 +23,9 @@ CATALOG_KEYS = {
     "pod": _ENTRY,
     "connections": _ENTRY,
     "execution": _AIRFLOW,
+    "hooks": _AIRFLOW,
+    "pre": "workloads.<name>.airflow.hooks in the catalog",
+    "post": "workloads.<name>.airflow.hooks in the catalog",
     "dag_id": _EXECUTION,
     "schedule": _EXECUTION,
     "start_date": _EXECUTION,
@@ -32,7 +35,9 @@ CATALOG_KEYS = {
     "max_active_runs": _EXECUTION,
     "tags": _EXECUTION,
     "owner": _EXECUTION,
+    "execution_timeout_seconds": _EXECUTION,
     "outlets": _EXECUTION,
+    "outcome_gate": _EXECUTION,
     "delivery": _EXECUTION,
 }
 """Keys that only a catalog has, and where each belongs, for those who write it into a manifest."""

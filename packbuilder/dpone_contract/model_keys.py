@@ -30,9 +30,14 @@ def model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
 
 
 def all_keys(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
-    """Give each key of a file and the block that it belongs to, told as `a.b` or `the top of the file`."""
+    """Give each key of a file and the block that it belongs to, told as `a.b` or `the top of the file`.
+
+    Keys of a list's entries are left out: their names are too common to tell where a misplaced key belongs.
+    """
     for key, annotation in known_keys(model).items():
         yield ".".join(path) or "the top of the file", key
+        if _is_list(annotation):
+            continue
         named = (key, "<name>") if _is_dictionary(annotation) else (key,)
         for child in _models_in(annotation):
             yield from all_keys(child, (*path, *named))
@@ -71,6 +76,10 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
     ):
         for argument in get_args(annotation):
             yield from _models_in(argument)
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) is tuple or any(_is_list(part) for part in get_args(annotation))
 
 
 def _is_dictionary(annotation: Any) -> bool:

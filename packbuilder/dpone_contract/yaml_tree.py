@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
@@ -55,6 +56,22 @@ class YamlTree:
         while path and path not in self.positions:
             path = path[:-1]
         return self.positions.get(path, (1, 1))
+
+    def below(self, path: Path) -> YamlTree:
+        """Give what stands at a path as a tree of its own, with findings of its own; nothing where nothing stands there."""
+        value: JsonValue = self.value
+        for part in path:
+            if isinstance(value, dict):
+                value = value.get(str(part))
+            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+                value = value[part]
+            else:
+                value = None
+        found = YamlTree(self.path, value)
+        for inner in _paths_in(value):
+            if (*path, *inner) in self.positions:
+                found.positions[inner] = self.positions[(*path, *inner)]
+        return found
 
     def report(self, code: ErrorCode, at: Path, message: str, next_step: str = "") -> None:
         """Add a finding at the position of a path."""
@@ -170,6 +187,17 @@ class _Builder:
 
     def _refuse_at(self, position: Position, message: str, next_step: str) -> None:
         self.tree.report_at(position, ErrorCode.MANIFEST_INVALID, message, next_step)
+
+
+def _paths_in(value: JsonValue, path: Path = ()) -> Iterator[Path]:
+    """Give the path of a value and of everything within it."""
+    yield path
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _paths_in(inner, (*path, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _paths_in(inner, (*path, index))
 
 
 def _is_text(text: str) -> bool:

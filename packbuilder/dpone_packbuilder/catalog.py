@@ -10,11 +10,12 @@ from pydantic import Field
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.manifest import ConnectionName, Options
 from dpone_contract.mapping_policy import MappingOptions
-from dpone_contract.pack import AirflowName, ExecutionBackend, ShortText
+from dpone_contract.pack import AirflowName, ExecutionBackend, Hook, ShortText
 from dpone_contract.yaml_tree import Path
 
 WorkloadName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}$")]
 Tag = Annotated[str, Field(min_length=1, max_length=100)]
+Seconds = Annotated[int, Field(ge=1, le=604_800)]
 
 
 class Delivery(StrEnum):
@@ -47,8 +48,15 @@ class ExecutionOptions(FrozenModel):
     )
     tags: tuple[Tag, ...] | None = Field(default=None, description="Tags of the DAG.")
     owner: ShortText | None = Field(default=None, description="Owner of the tasks.")
+    execution_timeout_seconds: Annotated[int, Field(ge=1, le=2_592_000)] | None = Field(
+        default=None, description="How long a task may run before Airflow ends it."
+    )
     outlets: tuple[ShortText, ...] | None = Field(
         default=None, description="URIs of the assets that a finished load updates."
+    )
+    outcome_gate: bool | None = Field(
+        default=None,
+        description="A task behind the load that judges the campaign; always there before outlets and post hooks.",
     )
     backend: ExecutionBackend | None = Field(
         default=None, description="kubernetes (default) or process: where `dpone run` runs."
@@ -58,11 +66,23 @@ class ExecutionOptions(FrozenModel):
     )
 
 
+class HookOptions(FrozenModel):
+    """The authored `airflow.hooks` block: commands that run once, in sequence, before all items or after them."""
+
+    pre: Annotated[tuple[Hook, ...], Field(max_length=20)] | None = Field(
+        default=None, description="Before the load; where one fails, nothing is loaded."
+    )
+    post: Annotated[tuple[Hook, ...], Field(max_length=20)] | None = Field(
+        default=None, description="After the load, once its campaign is complete."
+    )
+
+
 class AirflowOptions(FrozenModel):
     """The authored `airflow` block of a workload or of the defaults."""
 
     mapping: MappingOptions | None = Field(default=None, description="How many tasks show the campaign.")
     execution: ExecutionOptions | None = Field(default=None, description="The DAG and where its tasks run.")
+    hooks: HookOptions | None = Field(default=None, description="Commands before and after the load.")
 
 
 class SecretKey(FrozenModel):
@@ -97,14 +117,47 @@ class PodOptions(FrozenModel):
         default=None, description="Labels that a node must have."
     )
     tolerations: tuple[Options, ...] | None = Field(
-        default=None, description="Taints that the pod tolerates."
+        default=None, description="Taints that the pod tolerates, as Kubernetes writes them."
     )
+    affinity: Options | None = Field(default=None, description="Affinity, as Kubernetes writes it.")
+    priority_class: ShortText | None = Field(default=None, description="Priority class of the pod.")
     resources: ResourceOptions | None = Field(default=None, description="Processor and memory.")
     env_vars: dict[ShortText, str] | None = Field(
         default=None, description="Further variables; no credential, and none that dpone writes."
     )
+    kubernetes_conn_id: AirflowName | None = Field(
+        default=None, description="Airflow connection of the cluster; default the cluster that Airflow is in."
+    )
+    pod_template_file: ShortText | None = Field(
+        default=None, description="Pod template on the Airflow worker; what stands here goes over it."
+    )
+    run_as_user: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        default=None, description="Numeric user of the run, never 0."
+    )
+    fs_group: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        default=None, description="Group that owns the pod's volumes."
+    )
+    on_finish_action: Literal["delete_pod", "delete_succeeded_pod", "keep_pod"] | None = Field(
+        default=None, description="What becomes of a pod that has ended."
+    )
     startup_timeout_seconds: Annotated[int, Field(ge=1, le=86_400)] | None = Field(
         default=None, description="How long a pod may take to start."
+    )
+    active_deadline_seconds: Seconds | None = Field(
+        default=None, description="How long a pod may live before Kubernetes ends it."
+    )
+    termination_grace_seconds: Annotated[int, Field(ge=1, le=3600)] | None = Field(
+        default=None, description="Seconds between Kubernetes' request to end and its kill."
+    )
+    deferrable: bool | None = Field(
+        default=None, description="Whether the triggerer waits for the pod instead of a worker."
+    )
+    poll_interval_seconds: Annotated[int, Field(ge=1, le=3600)] | None = Field(
+        default=None, description="Seconds between the triggerer's looks at the pod."
+    )
+    pack_path: ShortText | None = Field(
+        default=None,
+        description="With delivery: file, where the pod finds the pack: its file, or the folder of the release.",
     )
 
 

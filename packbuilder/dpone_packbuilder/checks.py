@@ -12,6 +12,7 @@ from dpone_contract.manifest import InnerMode
 from dpone_contract.pack import Pack, ProcessPlan
 from dpone_packbuilder.campaign_rules import plan_workload
 from dpone_packbuilder.compiler import compile_pack, compile_task
+from dpone_packbuilder.default_rules import check_defaults
 from dpone_packbuilder.execution_rules import check_execution
 from dpone_packbuilder.mapping_planner import PlannedWorkload
 from dpone_packbuilder.policy import execution_place, resolve_execution
@@ -63,6 +64,7 @@ def review_project(project: Project) -> Review:
         if plan is not None:
             planned.append(plan)
             tasks.append(task)
+    findings += check_defaults(project)
     findings += refuse_shared_dag_ids(project)
     findings += report_overlaps(planned)
     return Review(tuple(sorted(set(_without_general(findings)), key=_order)), tuple(planned), tuple(tasks))

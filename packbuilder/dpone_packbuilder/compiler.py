@@ -5,10 +5,11 @@ from __future__ import annotations
 from dpone_contract.mapping_item import dump_item, mapping_item
 from dpone_contract.mapping_plan import MappingPlan
 from dpone_contract.pack import DagProjection, ExecutionBackend, Pack, ProcessPlan, dump_pack, seal_pack
-from dpone_contract.pod import PodArguments
 from dpone_contract.process import encode_process, process_digest
 from dpone_packbuilder.catalog import ExecutionOptions
 from dpone_packbuilder.mapping_planner import PlannedWorkload
+from dpone_packbuilder.pod import pod_arguments
+from dpone_packbuilder.pod_policy import resolve_hooks
 from dpone_packbuilder.policy import resolve_execution
 from dpone_packbuilder.retry_authority import retry_authority
 
@@ -45,8 +46,9 @@ def compile_task(planned: PlannedWorkload) -> ProcessPlan:
     Errors: PackTooLargeError when an item or the process argument is beyond what Airflow can carry.
     """
     execution = resolve_execution(planned.workload)
-    process = planned.process
-    encode_process(process)
+    process, pod = planned.process, pod_arguments(planned.workload)
+    if pod.pack_path is None:  # the process travels in the task's command line
+        encode_process(process)
     mapped = isinstance(planned.mapping, MappingPlan)
     return ProcessPlan(
         task_id=process.name,
@@ -55,8 +57,10 @@ def compile_task(planned: PlannedWorkload) -> ProcessPlan:
         process_digest=process_digest(process),
         mapping=planned.mapping,
         labels=item_labels(planned),
-        kpo_kwargs=None if mapped else PodArguments(),
-        mapped_kpo_kwargs=PodArguments() if mapped else None,
+        kpo_kwargs=None if mapped else pod,
+        mapped_kpo_kwargs=pod if mapped else None,
+        hooks=resolve_hooks(planned.workload),
+        outcome_gate=execution.outcome_gate or False,
         outlets=execution.outlets or (),
         retry_authority=retry_authority(process.manifest),
     )
@@ -76,6 +80,7 @@ def dag_projection(planned: PlannedWorkload, execution: ExecutionOptions) -> Dag
         owner=execution.owner,
         retries=execution.retries or 0,
         retry_delay_seconds=60 if execution.retry_delay_seconds is None else execution.retry_delay_seconds,
+        execution_timeout_seconds=execution.execution_timeout_seconds,
     )
 
 

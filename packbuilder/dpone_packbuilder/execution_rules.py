@@ -1,4 +1,4 @@
-"""Rules of a workload's DAG and of where its tasks run: one small function a rule."""
+"""Rules of a workload's DAG: one small function a rule. Those of where its tasks run are in `pod_rules`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dpone_contract.errors import ErrorCode
 from dpone_contract.finding import Finding
 from dpone_contract.manifest import Manifest
-from dpone_contract.pack import ExecutionBackend
-from dpone_packbuilder.catalog import Delivery, ExecutionOptions, default_path, workload_path
+from dpone_packbuilder.catalog import ExecutionOptions, default_path
+from dpone_packbuilder.pod_rules import check_where_it_runs
 from dpone_packbuilder.policy import Place, execution_place, resolve_execution
 from dpone_packbuilder.project import Workload
 from dpone_packbuilder.retry_authority import retry_authority
@@ -20,9 +20,7 @@ def check_execution(workload: Workload) -> list[Finding]:
     """Apply every rule of this module."""
     execution = resolve_execution(workload)
     findings = [
-        *require_known_backend(workload, execution),
-        *refuse_pod_settings(workload),
-        *refuse_delivery_by_file(workload, execution),
+        *check_where_it_runs(workload, execution),
         *refuse_shared_dag_id(workload),
         *require_dates(workload, execution),
         *require_schedule(workload, execution),
@@ -32,43 +30,6 @@ def check_execution(workload: Workload) -> list[Finding]:
         findings += require_retry_authority(workload, workload.manifest, execution)
         findings += report_catchup_of_fixed_window(workload, workload.manifest, execution)
     return findings
-
-
-def require_known_backend(workload: Workload, execution: ExecutionOptions) -> Iterator[Finding]:
-    """Pods come with a later release."""
-    if execution.backend is not ExecutionBackend.PROCESS:
-        yield error_at(
-            execution_place(workload, "backend"),
-            ErrorCode.NOT_SUPPORTED,
-            "the kubernetes backend (the default) is not supported yet",
-            "airflow.execution.backend: process",
-        )
-
-
-def refuse_pod_settings(workload: Workload) -> Iterator[Finding]:
-    """What describes a pod is refused by name as long as no pod is started."""
-    tree = workload.catalog_tree
-    holders = ((workload.options, workload_path(workload.name)), (workload.defaults, default_path()))
-    for options, path in holders:
-        for key in ("pod", "connections"):
-            if tree is not None and options is not None and getattr(options, key) is not None:
-                yield error_at(
-                    Place(tree, (*path, key)),
-                    ErrorCode.NOT_SUPPORTED,
-                    f"{key} belongs to the kubernetes backend, which is not supported yet",
-                    "remove it; the process backend reads connections from DPONE_CONN_<NAME> or AIRFLOW_CONN_<NAME>",
-                )
-
-
-def refuse_delivery_by_file(workload: Workload, execution: ExecutionOptions) -> Iterator[Finding]:
-    """A process travels in the task's command line; packs that come with an image need pods."""
-    if execution.delivery is Delivery.FILE:
-        yield error_at(
-            execution_place(workload, "delivery"),
-            ErrorCode.NOT_SUPPORTED,
-            "delivery: file is not supported yet",
-            "remove it; the process travels in the task's command line",
-        )
 
 
 def refuse_shared_dag_id(workload: Workload) -> Iterator[Finding]:

@@ -79,7 +79,10 @@ IN_THE_MANIFEST: dict[str, Any] = {
     "sink.table.name": "another",
     "sink.strategy.mode": ONLY,
     "sink.strategy.unique_key": ["order_id"],
-    "sink.strategy.version_column": "changed_at",
+    "sink.strategy.version_column": Other(
+        "changed_at",
+        {f"{BACKFILL}.inner_mode": "incremental_merge", "sink.strategy.unique_key": ["order_date", "id"]},
+    ),
     "sink.strategy.only_new_rows": True,
     f"{BACKFILL}.inner_mode": "incremental_append",
     f"{CHUNK}.column": "paid_on",
@@ -115,6 +118,14 @@ IN_THE_MANIFEST: dict[str, Any] = {
     "gitops.airflow_xcom_summary": {"full": True},
 }
 
+IN_PODS: Changes = {
+    "airflow.execution.backend": None,
+    "pod.image": "registry.example/dpone:1",
+    "connections.operations": {"secret": "operations", "key": "uri"},
+    "connections.warehouse": {"secret": "warehouse", "key": "uri"},
+}
+"""What turns the workload of these tests, a child process, into one of pods."""
+
 OF_A_WORKLOAD: dict[str, Any] = {
     "airflow.mapping.mode": "internal",
     "airflow.mapping.max_items": 5,
@@ -130,9 +141,13 @@ OF_A_WORKLOAD: dict[str, Any] = {
     "airflow.execution.max_active_runs": 3,
     "airflow.execution.tags": ["history"],
     "airflow.execution.owner": "somebody",
+    "airflow.execution.execution_timeout_seconds": 3600,
     "airflow.execution.outlets": ["postgres://warehouse/analytics/orders"],
+    "airflow.execution.outcome_gate": True,
     "airflow.execution.backend": "kubernetes",
-    "airflow.execution.delivery": "file",
+    "airflow.execution.delivery": Other("file", {**IN_PODS, "pod.pack_path": "/packs"}),
+    "airflow.hooks.pre": [{"name": "begin", "command": ["true"]}],
+    "airflow.hooks.post": [{"name": "end", "command": ["true"]}],
     "pod.image": "registry.example/dpone:2",
     "pod.image_pull_policy": "Always",
     "pod.image_pull_secrets": ["registry"],
@@ -141,11 +156,23 @@ OF_A_WORKLOAD: dict[str, Any] = {
     "pod.labels": {"team": "orders"},
     "pod.annotations": {"team": "orders"},
     "pod.node_selector": {"disk": "fast"},
-    "pod.tolerations": [{"key": "loads"}],
+    "pod.tolerations": [{"key": "loads", "operator": "Exists"}],
+    "pod.affinity": {"nodeAffinity": {}},
+    "pod.priority_class": "loads",
     "pod.resources.requests": {"cpu": "1"},
     "pod.resources.limits": {"cpu": "2"},
     "pod.env_vars": {"TZ": "UTC"},
+    "pod.kubernetes_conn_id": "cluster",
+    "pod.pod_template_file": "/templates/load.yaml",
+    "pod.run_as_user": 1000,
+    "pod.fs_group": 1000,
+    "pod.on_finish_action": "keep_pod",
     "pod.startup_timeout_seconds": 60,
+    "pod.active_deadline_seconds": 7200,
+    "pod.termination_grace_seconds": 90,
+    "pod.deferrable": True,
+    "pod.poll_interval_seconds": Other(5, {**IN_PODS, "pod.deferrable": True}),
+    "pod.pack_path": Other("/packs", {**IN_PODS, "airflow.execution.delivery": "file"}),
     "connections.CONNECTION.secret": "another",
     "connections.CONNECTION.key": "another",
 }
@@ -161,7 +188,6 @@ BASE_WORKLOAD: dict[str, Any] = {
         "execution": {"backend": "process"},
     },
 }
-BASE_SECRET = {"secret": "operations", "key": "uri"}
 
 
 @dataclass(frozen=True)
@@ -199,6 +225,8 @@ def models_in(
     """Give the models of an annotation, each with the stand-in for the names of a dictionary around it."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation, named
+        return
+    if get_origin(annotation) is tuple:  # a list is one value
         return
     stand_in = {WorkloadOptions: ("NAME",)}
     for argument in get_args(annotation):
@@ -291,17 +319,23 @@ def findings_of(key: str) -> tuple[Finding, ...]:
     return review_project(project_of_texts(texts, "workloads.yaml")).findings
 
 
+def workloads_of(key: str, other: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Give a workload before and after one key of it is changed; where the key concerns pods, one of pods."""
+    pods = IN_PODS if key.startswith(("pod.", "connections.")) else {}
+    found = other if isinstance(other, Other) else Other(other, pods)
+    base = changed(BASE_WORKLOAD, found.before or {})
+    return base, changed(base, {key.replace("CONNECTION", "operations"): found.value})
+
+
 def drift_of_workload_key(key: str, other: Any) -> Drift:
     """Change one key of a workload."""
-    base = with_secret(BASE_WORKLOAD) if key.startswith("connections.") else BASE_WORKLOAD
-    after = changed(base, {key.replace("CONNECTION", "operations"): other})
+    base, after = workloads_of(key, other)
     return drift_of((MANIFEST, base), (MANIFEST, after))
 
 
 def drift_of_default(key: str, other: Any) -> Drift:
     """Change one key of the defaults, which holds whatever the workload does not set."""
-    base = with_secret(BASE_WORKLOAD) if key.startswith("connections.") else BASE_WORKLOAD
-    after = changed(base, {key.replace("CONNECTION", "operations"): other})
+    base, after = workloads_of(key, other)
     return drift_of((MANIFEST, {}, base), (MANIFEST, {}, after))
 
 
@@ -310,11 +344,6 @@ def drift_of_gitops_key(key: str, other: Any) -> Drift:
     airflow = {"execution": BASE_WORKLOAD["airflow"]["execution"]}
     base = changed(MANIFEST, {"gitops.airflow.mapping": BASE_WORKLOAD["airflow"]["mapping"]})
     return drift_of((base, {"airflow": airflow}), (changed(base, {key: other}), {"airflow": airflow}))
-
-
-def with_secret(workload: dict[str, Any]) -> dict[str, Any]:
-    """Give a workload with one connection."""
-    return changed(workload, {"connections.operations": BASE_SECRET})
 
 
 def drift_outside_files(what: str) -> Drift:

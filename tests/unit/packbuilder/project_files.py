@@ -1,6 +1,7 @@
 """A valid project as plain values, changed by what a test is about, and its files."""
 
 import json
+import re
 from copy import deepcopy
 from pathlib import Path
 
@@ -62,7 +63,8 @@ def workload(*, mapping=SUMMARY, manifest_path="orders.yaml", **execution):
 def as_yaml(value, indent=0):
     """Give a value as block YAML, one key a line, so that every key has a line of its own."""
     lines = []
-    for key, item in value.items():
+    for name, item in value.items():
+        key = name if re.fullmatch(r"[^{}%#: ]+", name) else json.dumps(name)
         if isinstance(item, dict) and item:
             lines += [f"{' ' * indent}{key}:", as_yaml(item, indent + 2)]
         else:
@@ -83,6 +85,6 @@ def write_project(folder: Path, *, workloads=None, manifests=None, **catalog) ->
 def line_of(path: Path, key: str) -> int:
     """Give the first line that begins with a key, counted from one."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if line.strip().startswith(f"{key}:"):
+        if line.strip().startswith((f"{key}:", f"{json.dumps(key)}:")):
             return number
     raise AssertionError(f"{path} has no key {key}")

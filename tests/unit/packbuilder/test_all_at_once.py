@@ -77,14 +77,7 @@ def test_yaml_keys_values_rules_and_both_files_are_told_at_once(tmp_path):
         ("workloads.yaml", 6, "MANIFEST_INVALID", "unquoted date 2024-01-01"),
         ("workloads.yaml", 6, "MANIFEST_INVALID", "unknown key 'retires'"),
         ("workloads.yaml", 6, "MANIFEST_INVALID", "schedule '@dialy' is not a preset"),
-        ("workloads.yaml", 7, "NOT_SUPPORTED", "the kubernetes backend (the default) is not supported yet"),
         ("workloads.yaml", 8, "MANIFEST_INVALID", "manifest nowhere.yaml: the file does not exist"),
-        (
-            "workloads.yaml",
-            9,
-            "NOT_SUPPORTED",
-            "pod belongs to the kubernetes backend, which is not supported yet",
-        ),
         ("workloads.yaml", 9, "MANIFEST_INVALID", "image must be text"),
     ]
 

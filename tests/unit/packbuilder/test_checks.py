@@ -321,7 +321,6 @@ def test_columns_that_are_loaded_are_not_found(tmp_path):
 @pytest.mark.parametrize(
     "execution, key, code",
     [
-        ({"backend": "kubernetes"}, "backend", "DPONE_NOT_SUPPORTED"),
         ({"retries": 4}, "retries", "DPONE_RETRY_AUTHORITY_EXCEEDED"),
         ({"start_date": "2024-13-01"}, "start_date", "DPONE_MANIFEST_INVALID"),
         ({"start_date": "yesterday"}, "start_date", "DPONE_MANIFEST_INVALID"),
@@ -339,12 +338,6 @@ def test_a_bad_execution_is_found_at_its_key(tmp_path, execution, key, code):
     assert (code, line_of(tmp_path / "workloads.yaml", key)) == (finding.code, finding.line)
 
 
-def test_the_default_backend_is_kubernetes_and_is_refused_with_the_way_out(tmp_path):
-    folder = write_project(tmp_path, workloads={"orders": {"manifest": "orders.yaml"}})
-    finding = only(check(folder))
-    assert ("DPONE_NOT_SUPPORTED", "airflow.execution.backend: process") == (finding.code, finding.next_step)
-
-
 @pytest.mark.parametrize("retries", [0, 3])
 def test_retries_within_the_retry_authority_are_accepted(tmp_path, retries):
     assert check(write_project(tmp_path, workloads={"orders": workload(retries=retries)})) == ()
@@ -357,14 +350,6 @@ def test_catchup_of_a_fixed_window_is_a_warning(tmp_path):
         finding.severity,
         finding.line,
     )
-
-
-@pytest.mark.parametrize(
-    "key, value", [("pod", {"image": "x"}), ("connections", {"warehouse": {"secret": "s", "key": "k"}})]
-)
-def test_pod_settings_are_refused_by_name(tmp_path, key, value):
-    finding = only(check(write_project(tmp_path, workloads={"orders": {**workload(), key: value}})))
-    assert ("DPONE_NOT_SUPPORTED", line_of(tmp_path / "workloads.yaml", key)) == (finding.code, finding.line)
 
 
 def two(tmp_path, *, second=None, **execution):

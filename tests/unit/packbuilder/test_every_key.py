@@ -44,6 +44,13 @@ workloads.<name>.manifest
 *.airflow.execution.start_date *.airflow.execution.catchup *.airflow.execution.retries
 *.airflow.execution.retry_delay_seconds *.airflow.execution.max_active_runs *.airflow.execution.tags
 *.airflow.execution.owner *.airflow.execution.outlets *.airflow.execution.backend *.airflow.execution.delivery
+*.airflow.execution.execution_timeout_seconds *.airflow.execution.outcome_gate *.airflow.hooks.pre *.airflow.hooks.post
+*.pod.image *.pod.image_pull_policy *.pod.image_pull_secrets *.pod.namespace *.pod.service_account *.pod.labels
+*.pod.annotations *.pod.node_selector *.pod.tolerations *.pod.affinity *.pod.priority_class
+*.pod.resources.requests *.pod.resources.limits *.pod.env_vars *.pod.kubernetes_conn_id *.pod.pod_template_file
+*.pod.run_as_user *.pod.fs_group *.pod.on_finish_action *.pod.startup_timeout_seconds
+*.pod.active_deadline_seconds *.pod.termination_grace_seconds *.pod.deferrable *.pod.poll_interval_seconds
+*.pod.pack_path *.connections
 """
 """Keys that the code reads. `*` stands for `workloads.<name>` and `defaults`; what a value of them that is not possible yet
 gives is below, and for the chunk in the tests of its plan."""
@@ -58,20 +65,6 @@ REFUSED = {
     "state.atomicity": "target_atomic",
     "state.provisioning": "external",
     "gitops.airflow_xcom_summary": {"fields": ["backfill"]},
-    "*.pod.image": "dpone:1",
-    "*.pod.image_pull_policy": "Always",
-    "*.pod.image_pull_secrets": ["registry"],
-    "*.pod.namespace": "loads",
-    "*.pod.service_account": "loader",
-    "*.pod.labels": {"a": "b"},
-    "*.pod.annotations": {"a": "b"},
-    "*.pod.node_selector": {"a": "b"},
-    "*.pod.tolerations": [{"key": "a"}],
-    "*.pod.resources.requests": {"cpu": "1"},
-    "*.pod.resources.limits": {"cpu": "1"},
-    "*.pod.env_vars": {"A": "b"},
-    "*.pod.startup_timeout_seconds": 60,
-    "*.connections": {"warehouse": {"secret": "databases", "key": "uri"}},
 }
 """Keys whose machinery does not exist yet, each with a value that is refused by name."""
 
@@ -82,9 +75,6 @@ REFUSED_VALUES = {
     "sink.strategy.version_column": ["version"],
     "backfill.publication.mode": ["shadow_swap"],
     "backfill.publication.retain_backup": [False],
-    "workloads.<name>.airflow.execution.backend": ["kubernetes"],
-    "defaults.airflow.execution.delivery": ["file"],
-    "workloads.<name>.airflow.execution.delivery": ["file"],
 }
 """Values, of keys that are read, that are not possible yet."""
 
