@@ -1,4 +1,4 @@
-"""What no authored text of a pod or hook may hold: template marks, credentials, references that Kubernetes would expand."""
+"""What no authored text of a pod or hook may hold: template marks and credentials."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ _CREDENTIAL = re.compile(
     r"|\bbearer\s+[a-z0-9._~+/-]{16,}",
     re.IGNORECASE,
 )
-_REFERENCE = re.compile(r"\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 
 def texts_in(value: object, path: Path = ()) -> Iterator[tuple[Path, str]]:
@@ -59,13 +58,3 @@ def looks_like_credential(text: str) -> bool:
 def names_a_secret(name: str) -> bool:
     """Whether the name of a variable says that its value is a secret."""
     return any(word in name.upper() for word in SECRET_WORDS)
-
-
-def find_reference(text: str, variables: set[str]) -> str | None:
-    """Give what Kubernetes would replace in a text of a pod: `$(NAME)` of a variable, or a doubled dollar sign."""
-    if "$$" in text:
-        return "$$"
-    for found in _REFERENCE.finditer(text):
-        if found[1] in variables or found[1] == found[1].upper():
-            return found[0]
-    return None

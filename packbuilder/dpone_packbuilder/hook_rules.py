@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dpone_contract.errors import ErrorCode
 from dpone_contract.finding import Finding
 from dpone_contract.pack import Hook
-from dpone_packbuilder.authored_texts import find_reference, find_template_mark, looks_like_credential
-from dpone_packbuilder.pod_policy import hook_place, resolve_hooks, resolve_pod, runs_in_pods
+from dpone_packbuilder.authored_texts import find_template_mark, looks_like_credential
+from dpone_packbuilder.pod_policy import hook_place, resolve_hooks
 from dpone_packbuilder.project import Workload
 from dpone_packbuilder.rule import error_at
 
@@ -47,7 +47,7 @@ def require_names_of_their_own(workload: Workload) -> Iterator[Finding]:
 def check_command(workload: Workload, hook: Hook, path: tuple[str | int, ...]) -> Iterator[Finding]:
     """A command is plain text, of a size that a task can carry; one finding an argument."""
     for index, text in enumerate(hook.command):
-        problem = _find_problem(workload, hook, text)
+        problem = _find_problem(hook, text)
         if problem is not None:
             yield error_at(hook_place(workload, *path, index), ErrorCode.MANIFEST_INVALID, *problem)
     size_bytes = sum(len(text.encode()) + 1 for text in hook.command)
@@ -67,7 +67,7 @@ def check_command(workload: Workload, hook: Hook, path: tuple[str | int, ...]) -
         )
 
 
-def _find_problem(workload: Workload, hook: Hook, text: str) -> tuple[str, str] | None:
+def _find_problem(hook: Hook, text: str) -> tuple[str, str] | None:
     mark = find_template_mark(text)
     if mark is not None:
         return (
@@ -79,11 +79,4 @@ def _find_problem(workload: Workload, hook: Hook, text: str) -> tuple[str, str] 
             f"the command of hook {hook.name} seems to hold a credential, and a pack holds none",
             "let it read DPONE_CONN_<NAME>, which comes from the secret named under connections",
         )
-    if runs_in_pods(workload):
-        reference = find_reference(text, set(resolve_pod(workload).env_vars or {}))
-        if reference is not None:
-            return (
-                f"the command of hook {hook.name} holds {reference}, which Kubernetes would replace",
-                "use the shell's own form, ${NAME}, or put the command into a script of the image",
-            )
     return None

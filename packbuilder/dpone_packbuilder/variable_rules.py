@@ -9,7 +9,6 @@ from dpone_contract.errors import ErrorCode
 from dpone_contract.finding import Finding
 from dpone_contract.pack import ENVIRONMENT_VALUE_LIMIT_BYTES
 from dpone_packbuilder.authored_texts import (
-    find_reference,
     find_template_mark,
     looks_like_credential,
     names_a_secret,
@@ -17,7 +16,7 @@ from dpone_packbuilder.authored_texts import (
 )
 from dpone_packbuilder.catalog import PodOptions
 from dpone_packbuilder.kubernetes_names import is_variable
-from dpone_packbuilder.pod_policy import pod_place, runs_in_pods
+from dpone_packbuilder.pod_policy import pod_place
 from dpone_packbuilder.project import Workload
 from dpone_packbuilder.rule import error_at
 
@@ -43,11 +42,8 @@ def refuse_template_marks(workload: Workload, pod: PodOptions) -> Iterator[Findi
 
 def check_variables(workload: Workload, pod: PodOptions) -> Iterator[Finding]:
     """Apply the rules of `env_vars`, one finding a variable."""
-    variables = pod.env_vars or {}
-    for name, text in variables.items():
+    for name, text in (pod.env_vars or {}).items():
         problem = _find_name_problem(name) or _find_value_problem(name, text)
-        if problem is None and runs_in_pods(workload):
-            problem = _find_replacement(name, text, set(variables))
         if problem is not None:
             yield error_at(pod_place(workload, "env_vars", name), ErrorCode.MANIFEST_INVALID, *problem)
 
@@ -87,13 +83,3 @@ def _find_value_problem(name: str, text: str) -> tuple[str, str] | None:
             "put the text into a file of the image, and its path here",
         )
     return None
-
-
-def _find_replacement(name: str, text: str, variables: set[str]) -> tuple[str, str] | None:
-    reference = find_reference(text, variables)
-    if reference is None:
-        return None
-    return (
-        f"the variable {name} holds {reference}, which Kubernetes would replace",
-        "write what shall stand there",
-    )
