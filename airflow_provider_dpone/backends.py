@@ -9,10 +9,8 @@ from airflow_provider_dpone.process_operator import DponeProcessOperator
 from airflow_provider_dpone.task_env import build_hook_env
 from airflow_provider_dpone.version_compat import BaseOperator
 from dpone_contract.pack import ExecutionBackend, Hook, Pack, ProcessPlan
+from dpone_contract.pod import DEADLINE_AFTER_TIMEOUT_SECONDS
 from dpone_contract.process import encode_process
-
-# Kubernetes ends a pod that Airflow could not: a deferred task is failed without a word to its pod.
-_DEADLINE_AFTER_TIMEOUT_SECONDS = 60
 
 
 def operator_class_for(backend: ExecutionBackend) -> type[BaseOperator]:
@@ -76,5 +74,5 @@ def _run_arguments(pack: Pack, plan: ProcessPlan) -> list[str]:
 def _pod_settings(pack: Pack, plan: ProcessPlan) -> dict[str, object]:
     pod, timeout = plan.pod, pack.dag.execution_timeout_seconds
     if pod.active_deadline_seconds is None and timeout is not None:
-        pod = pod.replaced(active_deadline_seconds=timeout + _DEADLINE_AFTER_TIMEOUT_SECONDS)
+        pod = pod.replaced(active_deadline_seconds=timeout + DEADLINE_AFTER_TIMEOUT_SECONDS)
     return pod.replaced(env_vars=None).to_document()

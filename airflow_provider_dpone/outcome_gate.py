@@ -13,7 +13,6 @@ from airflow_provider_dpone.judgement import task_failure
 from airflow_provider_dpone.version_compat import AirflowFailException, Asset, BaseOperator
 from dpone_contract.errors import DponeError
 
-GATE_SUFFIX = "_gate"
 # Also behind items that were skipped; not behind one that failed.
 TRIGGER_RULE = "none_failed_min_one_success"
 

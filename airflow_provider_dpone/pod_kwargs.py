@@ -12,11 +12,12 @@ from kubernetes.client import models as k8s
 
 from airflow_provider_dpone.pod_security import container_security, pod_security
 from dpone_contract.errors import PackInvalidError
-from dpone_contract.pod import PodArguments
-
-# Images are pulled and nodes are added on demand; a load can wait for both.
-STARTUP_TIMEOUT_SECONDS = 600
-POLL_INTERVAL_SECONDS = 10
+from dpone_contract.pod import (
+    ON_FINISH_ACTION,
+    POLL_INTERVAL_SECONDS,
+    STARTUP_TIMEOUT_SECONDS,
+    PodArguments,
+)
 
 # Named alike by the pack and by the operator, and of the same shape.
 _SAME = (
@@ -69,7 +70,7 @@ def operator_arguments(pod: PodArguments) -> dict[str, Any]:
         else k8s.V1ResourceRequirements(requests=dict(resources.requests), limits=dict(resources.limits)),
         "security_context": pod_security(pod),
         "container_security_context": container_security(pod),
-        "on_finish_action": pod.on_finish_action or "delete_pod",
+        "on_finish_action": pod.on_finish_action or ON_FINISH_ACTION,
         "startup_timeout_seconds": pod.startup_timeout_seconds or STARTUP_TIMEOUT_SECONDS,
         "deferrable": pod.deferrable or False,
         "poll_interval": pod.poll_interval or POLL_INTERVAL_SECONDS,

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from kubernetes.client import models as k8s
 
 from dpone_contract.environment import POD_OUTCOME_PATH, EnvVar
-from dpone_contract.pod import PodArguments
+from dpone_contract.pod import RUN_AS_USER, PodArguments
 
-RUN_AS_USER = 10001
 SCRATCH_PATH = "/tmp"
 _SCRATCH_VOLUME = "dpone-scratch"
 _OWNED = frozenset(name.value for name in EnvVar)

@@ -14,7 +14,7 @@ from airflow_provider_dpone.backends import (
     runtime_arguments,
 )
 from airflow_provider_dpone.mapped_tasks import expand_runtime_task
-from airflow_provider_dpone.outcome_gate import GATE_SUFFIX, DponeOutcomeGate, build_outlets
+from airflow_provider_dpone.outcome_gate import DponeOutcomeGate, build_outlets
 from airflow_provider_dpone.task_env import build_mapped_envs, build_task_env
 from airflow_provider_dpone.version_compat import DAG, TaskGroup
 from dpone_contract.errors import PackInvalidError, RetryAuthorityExceededError, located
@@ -49,7 +49,7 @@ def build_process_tasks(
     with located(f"task {plan.task_id}"):
         chain = [_build_hook(pack, plan, hook, timed) for hook in plan.hooks.pre]
         chain.append(_build_runtime_task(pack, plan, timed, default_args))
-        if _has_gate(plan):
+        if plan.gate_task_id is not None:
             chain.append(_build_gate(plan, chain[-1].task_id, placed))
         chain += [_build_hook(pack, plan, hook, timed) for hook in plan.hooks.post]
     for before, after in pairwise(chain):
@@ -78,7 +78,7 @@ def _build_gate(plan: ProcessPlan, runtime_task_id: str, placed: Mapping[str, An
     mapped = isinstance(plan.mapping, MappingPlan)
     return DponeOutcomeGate(
         **placed,
-        task_id=plan.task_id + GATE_SUFFIX,
+        task_id=plan.gate_task_id,
         runtime_task_id=runtime_task_id,
         process_digest=plan.process_digest,
         mapping_plan_fingerprint=plan.mapping.plan_fingerprint
@@ -94,10 +94,6 @@ def _build_hook(pack: Pack, plan: ProcessPlan, hook: Hook, placed: Mapping[str, 
     # Nobody has found out whether a hook's command may run twice; it is never retried by itself.
     operator = hook_class_for(plan.backend)
     return operator(**placed, **hook_arguments(pack, plan, hook), task_id=hook.name, retries=0)
-
-
-def _has_gate(plan: ProcessPlan) -> bool:
-    return plan.outcome_gate or bool(plan.outlets) or bool(plan.hooks.post)
 
 
 def _require_free_ids(pack: Pack, dag: DAG, group: TaskGroup | None) -> None:
@@ -116,7 +112,7 @@ def _require_free_ids(pack: Pack, dag: DAG, group: TaskGroup | None) -> None:
 
 def _task_ids(plan: ProcessPlan) -> Sequence[str]:
     hooks = [hook.name for hook in (*plan.hooks.pre, *plan.hooks.post)]
-    return [*hooks, plan.task_id, *([plan.task_id + GATE_SUFFIX] if _has_gate(plan) else [])]
+    return [*hooks, plan.task_id, *filter(None, [plan.gate_task_id])]
 
 
 def _seconds(number: int | None) -> timedelta | None:

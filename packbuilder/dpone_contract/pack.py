@@ -21,6 +21,7 @@ PACK_FILE_NAME = "airflow-pack.json"
 PACK_SIZE_LIMIT_BYTES = 2 * 1024 * 1024
 # Linux takes 128 KiB for `NAME=value` and its end; the rest is for the name.
 ENVIRONMENT_VALUE_LIMIT_BYTES = 127 * 1024
+GATE_SUFFIX = "_gate"
 
 AirflowName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,250}$")]
 ShortText = Annotated[str, Field(min_length=1, max_length=250)]
@@ -105,6 +106,12 @@ class ProcessPlan(FrozenModel):
     def pod(self) -> PodArguments:
         """The operator's arguments, whichever of the two names holds them."""
         return self.kpo_kwargs or self.mapped_kpo_kwargs or PodArguments()
+
+    @property
+    def gate_task_id(self) -> str | None:
+        """The id of the task that judges the outcome once more, where there is one."""
+        gated = self.outcome_gate or self.outlets or self.hooks.post
+        return f"{self.task_id}{GATE_SUFFIX}" if gated else None
 
 
 class Pack(FrozenModel):

@@ -14,6 +14,15 @@ from dpone_contract.frozen import FrozenModel
 
 ShortText = Annotated[str, Field(min_length=1, max_length=250)]
 Seconds = Annotated[int, Field(ge=1, le=604_800)]
+# What a pod has where its pack says nothing.
+RUN_AS_USER = 10001
+ON_FINISH_ACTION = "delete_pod"
+# Images are pulled and nodes are added on demand; a load can wait for both.
+STARTUP_TIMEOUT_SECONDS = 600
+POLL_INTERVAL_SECONDS = 10
+# Kubernetes ends a pod that Airflow could not: a deferred task is failed without a word to its pod.
+DEADLINE_AFTER_TIMEOUT_SECONDS = 60
+
 UserId = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from dpone_contract.errors import ErrorCode
 from dpone_contract.finding import Finding
-from dpone_contract.pack import Hook
+from dpone_contract.pack import GATE_SUFFIX, Hook
 from dpone_packbuilder.authored_texts import find_template_mark, looks_like_credential
 from dpone_packbuilder.pod_policy import hook_place, resolve_hooks
 from dpone_packbuilder.project import Workload
 from dpone_packbuilder.rule import error_at
 
 COMMAND_SIZE_LIMIT_BYTES = 16 * 1024
-GATE_SUFFIX = "_gate"
 
 
 def check_hooks(workload: Workload) -> Iterator[Finding]:
