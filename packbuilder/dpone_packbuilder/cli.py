@@ -33,6 +33,7 @@ BUILDER_VERBS = {
         "Check catalog and manifests; opens no connection.",
     ),
     "pack": ("dpone_packbuilder.cli_pack:pack_commands", "Build packs for Airflow, or preview them."),
+    "airflow": ("dpone_packbuilder.cli_airflow:airflow_commands", "See what packs become in Airflow."),
     "schema": (
         "dpone_packbuilder.cli_schema:schema_command",
         "Print the JSON Schema of a file format, for editors and CI.",

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dpone_contract.errors import ExitCode, UsageError
-from dpone_contract.finding import Severity
+from dpone_contract.errors import ExitCode
 from dpone_contract.pack import Pack
-from dpone_packbuilder.checks import Review, review_project
-from dpone_packbuilder.findings_text import FindingsFormat, finding_text, render_findings
+from dpone_packbuilder.findings_text import FindingsFormat, render_findings
 from dpone_packbuilder.preview import PreviewFormat, preview_document, preview_rows, render_preview
-from dpone_packbuilder.project import Project, load_project, shown_path
+from dpone_packbuilder.project import shown_path
+from dpone_packbuilder.reviewed_packs import (
+    Deployment,
+    OneWorkload,
+    ProjectPath,
+    Release,
+    compile_for_preview,
+    require_names,
+    review_packs,
+    tell_warnings,
+)
 from dpone_packbuilder.writer import WrittenRelease, write_release
 
 pack_commands = typer.Typer(
@@ -26,13 +33,6 @@ pack_commands = typer.Typer(
     no_args_is_help=True,
     help="Build packs for Airflow, or preview them.",
 )
-
-ProjectPath = Annotated[
-    Path, typer.Argument(help="Folder with workloads.yaml, or a catalog file.", show_default=False)
-]
-Release = Annotated[str, typer.Option(help="Name of the release, for example a commit.")]
-Deployment = Annotated[str, typer.Option(help="Name of the deployment, for example prod.")]
-
 
 _TABLE_WIDTH = 100
 
@@ -54,14 +54,14 @@ def build(
     form: Annotated[BuildFormat, typer.Option("--format", help="Form of the result.")] = BuildFormat.TEXT,
 ) -> None:
     """Check a project and write one pack a workload and the release index. Nothing is written if a check fails."""
-    _require_names(release=release, deployment=deployment)
-    project, review = _review(path)
+    require_names(release=release, deployment=deployment)
+    project, review = review_packs(path)
     if review.errors:
         findings = FindingsFormat(form.value)
         typer.echo(render_findings(review.findings, len(project.workloads), findings))
         typer.echo("nothing was written", err=True)
         raise typer.Exit(ExitCode.REFUSED)
-    _tell_warnings(review)
+    tell_warnings(review)
     packs = review.compile_packs(release=release, deployment=deployment)
     written = write_release(out, packs, release=release, deployment=deployment)
     typer.echo(_build_json(written) if form is BuildFormat.JSON else _build_text(written, out))
@@ -71,26 +71,15 @@ def build(
 def preview(
     path: ProjectPath = Path(),
     *,
-    workload: Annotated[str | None, typer.Option(help="Only this workload.", show_default=False)] = None,
+    workload: OneWorkload = None,
     release: Release = "local",
     deployment: Deployment = "local",
     form: Annotated[
         PreviewFormat, typer.Option("--format", help="Form of the preview.")
     ] = PreviewFormat.TEXT,
 ) -> None:
-    """Show what Airflow will show: tasks, concurrency, pool, connections and fingerprints. Writes nothing."""
-    _require_names(release=release, deployment=deployment)
-    project, review = _review(path)
-    names = [found.name for found in project.workloads]
-    if workload is not None and names and workload not in names:
-        close = get_close_matches(workload, names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "use one of: " + ", ".join(names[:10])
-        raise UsageError(f"the catalog has no workload {workload!r}", where=project.path, next_step=hint)
-    if review.errors:
-        typer.echo(render_findings(review.findings, len(names), FindingsFormat.TEXT), err=True)
-        raise typer.Exit(ExitCode.REFUSED)
-    _tell_warnings(review)
-    packs = review.compile_packs(release=release, deployment=deployment, workload=workload)
+    """Show what is in each pack: window, identities, mapping, connections. Writes nothing."""
+    packs = compile_for_preview(path, release=release, deployment=deployment, workload=workload)
     if form is PreviewFormat.JSON:
         document = {"schema": "dpone.previews.v1", "packs": [preview_document(pack) for pack in packs]}
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
@@ -98,32 +87,6 @@ def preview(
         _print_tables(packs)
     else:
         typer.echo("\n\n".join(render_preview(pack, form) for pack in packs))
-
-
-def _review(path: Path) -> tuple[Project, Review]:
-    project = load_project(path)
-    if project.workloads and not project.is_catalog:
-        raise UsageError(
-            "a pack is built from a catalog, and this is a single manifest",
-            where=project.path,
-            next_step="name it in a workloads.yaml, and pass that file or its folder",
-        )
-    return project, review_project(project)
-
-
-def _require_names(**names: str) -> None:
-    for option, name in names.items():
-        if not 1 <= len(name) <= 250 or not name.isprintable():
-            raise UsageError(
-                f"--{option} is no name",
-                next_step="give 1 to 250 printable characters",
-            )
-
-
-def _tell_warnings(review: Review) -> None:
-    for finding in review.findings:
-        if finding.severity is Severity.WARNING:
-            typer.echo(finding_text(finding), err=True)
 
 
 def _build_text(release: WrittenRelease, out: Path) -> str:

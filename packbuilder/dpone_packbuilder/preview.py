@@ -1,4 +1,7 @@
-"""What a pack will be in Airflow, told before it is published: text, JSON or Markdown. Opens nothing."""
+"""What is in a pack, told before it is published: text, JSON or Markdown. Opens nothing.
+
+What Airflow and a cluster need for it is told by `airflow_preview`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from dpone_contract.environment import connection_variables
 from dpone_contract.mapping_plan import MappingPlan
 from dpone_contract.pack import Pack, ProcessPlan, dump_pack
 from dpone_contract.process import config_hash, plan_campaign
+from dpone_packbuilder.airflow_preview import pool_command
+from dpone_packbuilder.pod import manifest_connections
 
 Document = dict[str, object]
 
@@ -67,59 +72,58 @@ def preview_rows(pack: Pack) -> list[tuple[str, str]]:
     return rows
 
 
-def pool_command(plan: MappingPlan) -> str:
-    """Give the command that creates a mapping's pool."""
-    pool = plan.limits.pool
-    quoted = f'"{pool}"' if " " in pool else pool
-    return f'airflow pools set {quoted} {plan.limits.max_active} "{pool.replace("_", " ")}"'
-
-
-def connection_names(plan: ProcessPlan) -> tuple[str, ...]:
-    """Give the connections that a process opens, each once."""
-    manifest = plan.process.manifest
-    return tuple(dict.fromkeys((manifest.source.connection, manifest.sink.connection)))
-
-
-def _task_rows(plan: ProcessPlan, retries: int) -> list[tuple[str, str]]:
+def load_rows(plan: ProcessPlan) -> list[tuple[str, str]]:
+    """Give what a process loads: both tables, mode, window, identities, ledger."""
     manifest = plan.process.manifest
     state = manifest.backfill.state
-    chunk = manifest.backfill.chunk
-    rows = [
-        ("task", plan.task_id),
+    lock = "distributed lock required" if state.require_distributed_lock else "distributed lock not required"
+    return [
         ("source", f"{manifest.source.table} ({manifest.source.type.value}, {manifest.source.connection})"),
         ("target", f"{manifest.sink.table} ({manifest.sink.type.value}, {manifest.sink.connection})"),
         ("inner mode", manifest.backfill.inner_mode.value),
-        ("mode", plan.mapping.mode),
-        *_mapping_rows(plan),
-    ]
-    if chunk is not None and chunk.templated:
-        rows.append(
-            ("window", f"{chunk.from_} .. {chunk.to} by {chunk.step}, taken from the DAG run's interval")
-        )
-    else:
-        campaign = plan_campaign(plan.process)
-        total = campaign.plan.chunks_total
-        rows += [
-            ("chunks", f"{total:,} along {campaign.plan.spec.column}, {campaign.plan.label(1, total)}"),
-            ("plan hash", campaign.plan_hash),
-            ("run key", campaign.plan.run_key),
-        ]
-    lock = "distributed lock required" if state.require_distributed_lock else "distributed lock not required"
-    rows += [
+        *_window_rows(plan),
         ("config hash", config_hash(plan.process)),
-        ("backend", plan.backend.value),
         ("ledger", f"{(state.backend or 'audit_schema')} in schema {state.schema_}, {lock}"),
-        ("retries", f"{retries} (at most {plan.retry_authority.max_retries}: {plan.retry_authority.reason})"),
     ]
-    rows += [
-        ("connection", f"{name}: " + " or ".join(connection_variables(name)))
-        for name in connection_names(plan)
-    ]
-    rows += [("outlet", uri) for uri in plan.outlets]
-    return rows
 
 
-def _mapping_rows(plan: ProcessPlan) -> list[tuple[str, str]]:
+def retries_told(plan: ProcessPlan, retries: int) -> str:
+    """Say how often Airflow retries, and how often it may."""
+    return f"{retries} (at most {plan.retry_authority.max_retries}: {plan.retry_authority.reason})"
+
+
+def _task_rows(plan: ProcessPlan, retries: int) -> list[tuple[str, str]]:
+    return [
+        ("task", plan.task_id),
+        *load_rows(plan),
+        ("mode", plan.mapping.mode),
+        *mapping_rows(plan),
+        ("backend", plan.backend.value),
+        ("retries", retries_told(plan, retries)),
+        *(
+            ("connection", f"{name}: " + " or ".join(connection_variables(name)))
+            for name in manifest_connections(plan.process.manifest)
+        ),
+        *(("outlet", uri) for uri in plan.outlets),
+    ]
+
+
+def _window_rows(plan: ProcessPlan) -> list[tuple[str, str]]:
+    chunk = plan.process.manifest.backfill.chunk
+    if chunk is not None and chunk.templated:
+        window = f"{chunk.from_} .. {chunk.to} by {chunk.step}, taken from the DAG run's interval"
+        return [("window", window)]
+    campaign = plan_campaign(plan.process)
+    total = campaign.plan.chunks_total
+    return [
+        ("chunks", f"{total:,} along {campaign.plan.spec.column}, {campaign.plan.label(1, total)}"),
+        ("plan hash", campaign.plan_hash),
+        ("run key", campaign.plan.run_key),
+    ]
+
+
+def mapping_rows(plan: ProcessPlan) -> list[tuple[str, str]]:
+    """Give how Airflow shows a process: items, labels, limits, pool."""
     mapping = plan.mapping
     if not isinstance(mapping, MappingPlan):
         return [("items", "one task runs every chunk")]
@@ -135,7 +139,7 @@ def _mapping_rows(plan: ProcessPlan) -> list[tuple[str, str]]:
         ("last item", plan.labels[-1]),
         ("concurrency", f"at most {mapping.limits.max_active} items at once"),
         ("pool", mapping.limits.pool),
-        ("create the pool", pool_command(mapping)),
+        ("create the pool", pool_command(plan, mapping)),
         ("plan fingerprint", mapping.plan_fingerprint),
     ]
 
@@ -152,7 +156,7 @@ def _task_document(plan: ProcessPlan) -> Document:
         "backend": plan.backend.value,
         "ledger": manifest.backfill.state.to_document(),
         "retry_authority": plan.retry_authority.to_document(),
-        "connections": {name: list(connection_variables(name)) for name in connection_names(plan)},
+        "connections": {name: list(connection_variables(name)) for name in manifest_connections(manifest)},
         "outlets": list(plan.outlets),
         "process_digest": plan.process_digest,
         "config_hash": config_hash(plan.process),
@@ -166,7 +170,7 @@ def _task_document(plan: ProcessPlan) -> Document:
             "max_items": mapping.limits.max_items,
             "max_active": mapping.limits.max_active,
             "pool": mapping.limits.pool,
-            "pool_command": pool_command(mapping),
+            "pool_command": pool_command(plan, mapping),
             "plan_fingerprint": mapping.plan_fingerprint,
         }
     if chunk is None or not chunk.templated:

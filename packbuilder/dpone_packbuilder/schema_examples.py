@@ -128,6 +128,11 @@ _PROCESS = {
     "manifest": _MANIFEST,
     "mapping": {"mode": "summary", "limits": _LIMITS},
 }
+_SECRET = {"variable": "DPONE_CONN_TARGET_DB", "secret": "databases", "key": "target"}
+_SECRET_COMMAND = (
+    "kubectl create secret generic databases "
+    "--from-literal=target='postgresql://USER:PASSWORD@HOST:5432/DATABASE'"
+)
 _ERROR = {
     "schema": "dpone.error.v1",
     "code": "DPONE_BACKFILL_CAMPAIGN_MISSING",
@@ -230,6 +235,64 @@ WHOLE_EXAMPLES: dict[str, Any] = {
                 "code": "DPONE_MANIFEST_INVALID",
                 "message": "unquoted date 2024-01-01",
                 "next_step": 'write it as text: "2024-01-01"',
+            }
+        ],
+    },
+    "airflow-preview": {
+        "schema": "dpone.airflow-preview.v1",
+        "workloads": [
+            {
+                "workload": "orders_history",
+                "release": "2024.1",
+                "deployment": "prod",
+                "pack_fingerprint": _THIRD,
+                "dag": {"dag_id": "orders_history", "tags": ["dpone"]},
+                "processes": [
+                    {
+                        "process": "orders_history",
+                        "backend": "kubernetes",
+                        "mode": "summary",
+                        "tasks": [
+                            {"task_id": "orders_history", "kind": "load", "runs_in": "pod", "instances": 2}
+                        ],
+                        "labels": ["2024-01-01 .. 2024-01-02", "2024-01-03"],
+                        "most_at_once": 1,
+                        "pool": {
+                            "name": "dpone_backfill",
+                            "slots": 1,
+                            "command": 'airflow pools set dpone_backfill 1 "dpone backfill"',
+                        },
+                        "plan_fingerprint": _FIRST,
+                        "process_digest": _FIRST,
+                        "retry_authority": {"max_retries": 3, "reason": "a chunk's commit can be replayed"},
+                        "ledger": {"schema": "dpone_audit", "require_distributed_lock": True},
+                        "outlets": [],
+                        "connections": [
+                            {
+                                "name": "target_db",
+                                "variables": ["DPONE_CONN_TARGET_DB", "AIRFLOW_CONN_TARGET_DB"],
+                                "secret": _SECRET,
+                            }
+                        ],
+                        "pod": {
+                            "image": "registry.example/dpone-runtime:0.1.0",
+                            "security": {"run_as_user": 10001, "token_mounted": False},
+                            "deferrable": True,
+                            "poll_interval_seconds": 10,
+                            "startup_timeout_seconds": 600,
+                            "on_finish_action": "delete_pod",
+                            "secrets": [_SECRET],
+                            "secret_commands": [_SECRET_COMMAND],
+                            "permissions": [{"resource": "pods/log", "verbs": ["get"]}],
+                        },
+                        "sizes": {
+                            "process_argument_bytes": 592,
+                            "environment_bytes": 691,
+                            "serialised_item_bytes": 1270,
+                        },
+                    }
+                ],
+                "sizes": {"pack_bytes": 2048, "serialised_bytes": 5600},
             }
         ],
     },

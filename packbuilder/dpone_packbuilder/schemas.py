@@ -18,6 +18,7 @@ from dpone_contract.outcome import OutcomeError, RunOutcome
 from dpone_contract.pack import Pack
 from dpone_contract.process import Process
 from dpone_contract.run_identity import RunIdentity
+from dpone_packbuilder.airflow_preview import AirflowPreview
 from dpone_packbuilder.catalog import WorkloadCatalog
 from dpone_packbuilder.findings_text import CheckReport
 from dpone_packbuilder.release_index import ReleaseIndex
@@ -40,6 +41,7 @@ class SchemaKind(StrEnum):
     RUN_IDENTITY = "run-identity"
     RELEASE_INDEX = "release-index"
     CHECK = "check"
+    AIRFLOW_PREVIEW = "airflow-preview"
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,9 @@ SOURCES = {
     SchemaKind.RUN_IDENTITY: SchemaSource(RunIdentity, "Run identity: release, deployment, pack and process"),
     SchemaKind.RELEASE_INDEX: SchemaSource(ReleaseIndex, "Release index: the packs of one build"),
     SchemaKind.CHECK: SchemaSource(CheckReport, "Check report: findings of `dpone check`"),
+    SchemaKind.AIRFLOW_PREVIEW: SchemaSource(
+        AirflowPreview, "Airflow preview: what packs become, of `dpone airflow preview`"
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from tests.bench.figures import Figure, median_figure
 
 BUDGET_SECONDS = 0.3
 TIMES = 3
-_HELP = (("--help",), ("run", "--help"), ("backfill", "plan", "--help"))
+_HELP = (("--help",), ("airflow", "preview", "--help"), ("run", "--help"), ("backfill", "plan", "--help"))
 
 
 def measure(rounds: int) -> list[Figure]:

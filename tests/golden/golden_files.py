@@ -7,6 +7,13 @@ from pathlib import Path
 ACCEPT = "DPONE_UPDATE_GOLDEN"
 
 
+def assert_golden_text(path: Path, text: str) -> None:
+    """Compare text with a golden file; with DPONE_UPDATE_GOLDEN=1 it is written first."""
+    if os.environ.get(ACCEPT) == "1":
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
 def assert_golden(path: Path, data: bytes) -> None:
     """Compare JSON bytes with a golden file: first as values, so that a difference is readable, then byte by byte.
 

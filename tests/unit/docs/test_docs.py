@@ -29,7 +29,7 @@ SOURCES = sorted(
     for package in ("airflow_provider_dpone", "packbuilder", "runtime", "example_dags")
     for path in (ROOT / package).rglob("*.py")
 )
-VERBS = ("init", "check", "pack", "schema", "version", "run", "backfill")
+VERBS = ("init", "check", "pack", "airflow", "schema", "version", "run", "backfill")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

@@ -20,8 +20,10 @@ from dpone_contract.mapping_item import mapping_item
 from dpone_contract.mapping_policy import MappingOptions, resolve_mapping_policy
 from dpone_contract.model_findings import validate_tree
 from dpone_contract.outcome import OutcomeError
+from dpone_contract.pack import ExecutionBackend
 from dpone_contract.process import plan_campaign
 from dpone_contract.yaml_tree import YamlTree, parse_yaml
+from dpone_packbuilder.airflow_preview import airflow_preview
 from dpone_packbuilder.catalog import WorkloadCatalog
 from dpone_packbuilder.checks import check_project
 from dpone_packbuilder.findings_text import findings_document
@@ -36,7 +38,7 @@ from dpone_packbuilder.schemas import (
     render_schema,
     schema_file_name,
 )
-from tests.factories import make_outcome, make_pack, make_process
+from tests.factories import make_outcome, make_pack, make_process, make_process_plan
 from tests.unit.packbuilder.project_files import manifest, workload, write_project
 
 ROOT = Path(__file__).parents[3]
@@ -169,6 +171,10 @@ def documents(tmp_path) -> Iterator[tuple[SchemaKind, Any]]:
     yield SchemaKind.ERROR, PlanInvalidError("no", where="a:1:2", next_step="mend it", index=3).to_payload()
     yield SchemaKind.ERROR, DponeError("no").to_payload()
     yield SchemaKind.RELEASE_INDEX, build_release_index("r", "d", ((make_pack(), 5),)).to_document()
+    for mode in ("internal", "summary"):
+        for backend in ExecutionBackend:
+            plan = make_process_plan(make_process(mode=mode), backend=backend)
+            yield SchemaKind.AIRFLOW_PREVIEW, airflow_preview((make_pack(processes=(plan,)),)).to_document()
     write_project(tmp_path, workloads={"orders": workload(retries=9)})
     yield SchemaKind.CHECK, findings_document(check_project(load_project(tmp_path)), 1)
 
