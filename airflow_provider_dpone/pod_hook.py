@@ -33,7 +33,7 @@ class DponePodHookOperator(PodTask):
 
     def execute(self, context: Any) -> None:
         """Run the pod; Errors: AirflowException unless its command was seen to end with exit code 0."""
-        self._watch(lambda: super(DponePodHookOperator, self).execute(context))
+        self._watch(lambda: self.run_pod(context))
 
     def trigger_reentry(self, context: Any, event: dict[str, Any]) -> None:
         """Judge the pod once the triggerer has seen its end."""

@@ -48,7 +48,7 @@ class DponePodOperator(PodTask):
 
         Deferred, the worker is free while the pod runs. Errors: as in `judge_run`.
         """
-        return self._watch(context, lambda: super(DponePodOperator, self).execute(context))
+        return self._watch(context, lambda: self.run_pod(context))
 
     def trigger_reentry(self, context: Any, event: dict[str, Any]) -> Any:
         """Judge the pod once the triggerer has seen its end; what the triggerer says of it is no evidence."""

@@ -139,8 +139,11 @@ def test_the_guard_would_notice_us(opened):
 @pytest.mark.parametrize("name", sorted(path.stem for path in Path("airflow_provider_dpone").glob("*.py")))
 def test_only_one_module_asks_which_airflow_this_is(name):
     text = Path(f"airflow_provider_dpone/{name}.py").read_text(encoding="utf-8")
+    asking = ("from airflow.", "from airflow ", "import airflow.", "import airflow ")
     names_airflow = any(
-        line.lstrip().startswith(("from airflow.", "from airflow ", "import airflow.", "import airflow "))
+        line.lstrip().startswith(asking)
+        # Imported where pods are, since it takes seconds; the same names in every release.
+        and not line.startswith("from airflow.providers.cncf.kubernetes.")
         for line in text.splitlines()
     )
     assert names_airflow == (name == "version_compat")

@@ -422,6 +422,8 @@ ELSEWHERE = {
     ErrorCode.OUTCOME_NOT_PASSED: (
         "tests/airflow/test_outcomes.py::test_failed_shows_the_runs_own_error_and_first_failures"
     ),
+    ErrorCode.POD_REFUSED: "tests/airflow/test_pod_operator.py::test_what_kubernetes_refuses_is_not_retried",
+    ErrorCode.HOOK_FAILED: "tests/airflow/test_hooks.py::test_a_failed_hook_fails_its_task",
 }
 """Tests by code that take more than this environment has; each asserts code, place and way out itself."""
 
