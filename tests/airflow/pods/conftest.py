@@ -1,5 +1,6 @@
 """A Kubernetes API to test against, one for all tests, empty at the start of each."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +72,17 @@ def running_airflow(
     process.stop()
 
 
+@pytest.fixture(scope="session")
+def running_other_airflow(
+    tmp_path_factory: pytest.TempPathFactory, airflow_template: Path, running_api: KubernetesApi
+) -> Iterator[AirflowProcess]:
+    """A second one, beside the first or to be killed."""
+    environ = {"KUBECONFIG": str(running_api.kubeconfig)}
+    process = AirflowProcess(tmp_path_factory.mktemp("other"), airflow_template, environ)
+    yield process
+    process.stop()
+
+
 @pytest.fixture
 def pods(
     database: str, tmp_path: Path, api: KubernetesApi, running_airflow: AirflowProcess
@@ -78,4 +90,6 @@ def pods(
     """Ten days of rows, an empty target, a cluster and an Airflow."""
     with opened_history(database, tmp_path) as history:
         yield PodRuns(history, api, running_airflow)
+        # Shown beside a test that has failed.
+        sys.stdout.write(running_airflow.log())
         api.reset()
