@@ -1,10 +1,15 @@
 """A Kubernetes API to test against, one for all tests, empty at the start of each."""
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from kubernetes import client, config
 
+from tests.airflow.pods.airflow_process import AirflowProcess, migrated_database
+from tests.airflow.pods.pod_runs import PodRuns
+from tests.integration.campaigns import opened_history
 from tests.kubernetes_api.image import Isolation, find_isolation
 from tests.kubernetes_api.kubernetes_api import KubernetesApi
 
@@ -48,3 +53,43 @@ def core(either_api: KubernetesApi) -> Iterator[client.CoreV1Api]:
     """Kubernetes' own client of the API."""
     with config.new_client_from_config(str(either_api.kubeconfig)) as connected:
         yield client.CoreV1Api(connected)
+
+
+@pytest.fixture(scope="session")
+def airflow_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Airflow's database as it is after its creation."""
+    return migrated_database(tmp_path_factory.mktemp("template"))
+
+
+@pytest.fixture(scope="session")
+def running_airflow(
+    tmp_path_factory: pytest.TempPathFactory, airflow_template: Path, running_api: KubernetesApi
+) -> Iterator[AirflowProcess]:
+    """One Airflow for all tests, since its start is what takes longest; every test has DAG runs of its own."""
+    environ = {"KUBECONFIG": str(running_api.kubeconfig)}
+    process = AirflowProcess(tmp_path_factory.mktemp("airflow"), airflow_template, environ)
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="session")
+def running_other_airflow(
+    tmp_path_factory: pytest.TempPathFactory, airflow_template: Path, running_api: KubernetesApi
+) -> Iterator[AirflowProcess]:
+    """A second one, beside the first or to be killed."""
+    environ = {"KUBECONFIG": str(running_api.kubeconfig)}
+    process = AirflowProcess(tmp_path_factory.mktemp("other"), airflow_template, environ)
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def pods(
+    database: str, tmp_path: Path, api: KubernetesApi, running_airflow: AirflowProcess
+) -> Iterator[PodRuns]:
+    """Ten days of rows, an empty target, a cluster and an Airflow."""
+    with opened_history(database, tmp_path) as history:
+        yield PodRuns(history, api, running_airflow)
+        # Shown beside a test that has failed.
+        sys.stdout.write(running_airflow.log())
+        api.reset()
