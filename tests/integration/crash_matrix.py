@@ -114,7 +114,8 @@ FATES = (FREE, REPLACED, RESENT, FAILED, LAPSES, RECORDED, COUNTED, KEPT)
 class Step:
     """A moment of the protocol. `fates` says who may die there and what it leaves; `modes` where it comes about.
 
-    `first_chunk`: it is about the run's first chunk, else about the last but one. `after` is a lane's death before it.
+    `first_chunk`: it is about the run's first chunk, else about the last but one. `after` is a lane's death before it, `during`
+    the step at which its lane is held meanwhile.
     """
 
     name: str
@@ -123,15 +124,24 @@ class Step:
     modes: tuple[Mode, ...] = tuple(Mode)
     first_chunk: bool = False
     after: str | None = None
+    during: str | None = None
 
 
-def _step(name: str, written: str, lane: Fate, killed: Fate, modes: tuple[Mode, ...] = tuple(Mode)) -> Step:
+def _step(
+    name: str,
+    written: str,
+    lane: Fate,
+    killed: Fate,
+    modes: tuple[Mode, ...] = tuple(Mode),
+    during: str | None = None,
+) -> Step:
     return Step(
         name,
         written,
         {Victim.LANE: lane, Victim.COORDINATOR: killed, Victim.BOTH: killed},
         modes,
         first_chunk=name == "lanes open",
+        during=during,
     )
 
 
@@ -149,6 +159,9 @@ STEPS = (
     _step("deleted", "the slice is deleted", FAILED, LAPSES, DELETES),
     _step("staged", "the staging table is there", FAILED, LAPSES, (Mode.MERGE,)),
     _step("copying", "the first rows are in", FAILED, LAPSES),
+    _step("renewal due", "as before; a lease has lasted 30 s", FAILED, LAPSES, during="copying"),
+    _step("renewing", "a renewal is sent and waits for a lock", FAILED, LAPSES, during="copying"),
+    _step("renewed", "the lease's later end", FAILED, LAPSES, during="copying"),
     _step("copied", "every row is in", FAILED, LAPSES),
     _step("merged", "every row is merged", FAILED, LAPSES, (Mode.MERGE,)),
     _step("before commit", "completion and COMMIT are about to be sent", FAILED, LAPSES),

@@ -7,18 +7,31 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from dpone_contract.chunk_plan import RunKey
 from dpone_runtime.adapters.lanes.pool import ProcessLanePool
+from dpone_runtime.adapters.postgres.session import lock_key
+from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.domain.event import EventKind
 from dpone_runtime.ports.connectors import LoadRequest
 from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId
 from dpone_runtime.ports.ledger import CampaignLedger, Change, Decision
 from tests.integration.fault_lane import KILL_BOTH, KILL_COORDINATOR, KILL_LANE, Faults
 from tests.waiting import wait_until
+
+SCHEMA = "dpone_audit"
+WAITS = b"""
+SELECT EXISTS (SELECT FROM pg_stat_activity
+                WHERE application_name = 'dpone ledger' AND wait_event = 'advisory' AND datname = current_database())
+"""
 
 _HEARD = {
     LaneEventKind.OPENED: "lanes open",
@@ -54,9 +67,35 @@ class WatchedRun:
         if event.kind in _HEARD:
             self.happen(_HEARD[event.kind], self._chunk_of.get(event.lane, 0))
 
+    def holds(self, chunk_index: int) -> bool:
+        """Whether the lane of a chunk is held at its rows."""
+        return self._faults.reached("copying", chunk_index).exists()
+
     def happen(self, step: str, chunk_index: int = 0) -> None:
         """Do what is planned for this step of this chunk."""
+        self._kill(self._faults.take(step, chunk_index))
+
+    @contextmanager
+    def waiting_for_the_transition(self, step: str, run_key: RunKey, chunk_index: int) -> Iterator[None]:
+        """Do what is planned for this step once what happens here waits for the transition lock."""
         what = self._faults.take(step, chunk_index)
+        if what is None:
+            yield
+            return
+        with psycopg.connect(os.environ["DPONE_CONN_TARGET_DB"], autocommit=True) as holder:
+            holder.execute("SELECT pg_advisory_lock(%s)", (lock_key("transition", SCHEMA, run_key),))
+
+            def strike() -> None:
+                wait_until(lambda: holder.execute(WAITS).fetchone() == (True,), 4, "the wait for the lock")
+                self._kill(what)
+                holder.execute("SELECT pg_advisory_unlock_all()")
+
+            with ThreadPoolExecutor(1) as pool:
+                struck = pool.submit(strike)
+                yield
+                struck.result()
+
+    def _kill(self, what: str | None) -> None:
         if what in (KILL_LANE, KILL_BOTH) and self._pool is not None:
             for lane in self._pool._lanes.values():
                 pid = lane.process.pid
@@ -103,6 +142,15 @@ class WatchedLedger:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ledger, name)
+
+    def renew(self, record: ChunkRecord) -> bool:
+        if not self._run.holds(record.chunk_index):
+            return self._ledger.renew(record)
+        self._run.happen("renewal due", record.chunk_index)
+        with self._run.waiting_for_the_transition("renewing", record.run_key, record.chunk_index):
+            renewed = self._ledger.renew(record)
+        self._run.happen("renewed", record.chunk_index)
+        return renewed
 
     def transition(self, run_key: RunKey, chunk_index: int | None, decide: Decision) -> Change | None:
         if chunk_index is None:

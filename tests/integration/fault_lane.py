@@ -132,7 +132,7 @@ class Faults:
     def take(self, step: str, chunk_index: int, sessions: Sequence[int] = ()) -> str | None:
         """Give what is planned for this step of this chunk, unless it was done before, and tell that it was reached."""
         what = self._planned.get((step, chunk_index))
-        if what is None or self._reached(step, chunk_index).exists():
+        if what is None or self.reached(step, chunk_index).exists():
             return None
         self._tell(step, chunk_index, sessions)
         return what
@@ -141,7 +141,8 @@ class Faults:
         unfinished = self._folder / f".{os.getpid()}"
         told = {"lane": os.getpid(), "coordinator": os.getppid(), "sessions": list(sessions)}
         unfinished.write_text(json.dumps(told), encoding="utf-8")
-        unfinished.rename(self._reached(step, chunk_index))
+        unfinished.rename(self.reached(step, chunk_index))
 
-    def _reached(self, step: str, chunk_index: int) -> Path:
+    def reached(self, step: str, chunk_index: int) -> Path:
+        """Give the file that is there once a planned step was reached."""
         return self._folder / f"{step}.{chunk_index}"

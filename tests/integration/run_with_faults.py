@@ -27,6 +27,9 @@ GRACE_VARIABLE = "DPONE_TEST_STOP_GRACE"
 FENCE_VARIABLE = "DPONE_TEST_FENCE_SILENCE"
 """Seconds without a word after which a run loses its fence to this one."""
 
+RENEWAL_VARIABLE = "DPONE_TEST_RENEW_EVERY"
+"""Seconds after which a lease is renewed."""
+
 OPENER = "tests.integration.fault_lane:open_lane"
 
 
@@ -48,6 +51,8 @@ def run() -> None:
         run_chunks.STOP_GRACE = run_chunks.FAILURE_GRACE = timedelta(seconds=float(grace))
     if silent := os.environ.get(FENCE_VARIABLE):
         session.FENCE_SILENCE = timedelta(seconds=float(silent))
+    if renewal := os.environ.get(RENEWAL_VARIABLE):
+        run_chunks.RENEW_EVERY = timedelta(seconds=float(renewal))
     main()
 
 

@@ -25,13 +25,23 @@ from tests.integration.crash_matrix import (
     pairwise_cases,
     render_results,
 )
-from tests.integration.fault_lane import BEFORE_LOAD, FAULTS_VARIABLE, KILL_BOTH, KILL_COORDINATOR, KILL_LANE
+from tests.integration.fault_lane import (
+    BEFORE_LOAD,
+    FAULTS_VARIABLE,
+    HOLD,
+    KILL_BOTH,
+    KILL_COORDINATOR,
+    KILL_LANE,
+)
 from tests.integration.inner_modes import SCENARIOS, Scenario
-from tests.integration.run_with_faults import GRACE_VARIABLE, SILENCE_VARIABLE
+from tests.integration.run_with_faults import GRACE_VARIABLE, RENEWAL_VARIABLE, SILENCE_VARIABLE
 
 SELECTION_VARIABLE = "DPONE_TEST_CRASH_MATRIX"
 CASES = tuple(every_case()) if os.environ.get(SELECTION_VARIABLE) == "all" else pairwise_cases()
 KILL = {Victim.LANE: KILL_LANE, Victim.COORDINATOR: KILL_COORDINATOR, Victim.BOTH: KILL_BOTH}
+RENEWED = """
+SELECT lease_expires_at > started_at + interval '90 s' FROM dpone_audit.__dpone__backfill_chunks WHERE status = 'running'
+"""
 OF_NO_CHUNK = ("campaign opened", "lanes open", "every chunk told", "completed")
 
 
@@ -86,9 +96,11 @@ class Broken:
 
     def start(self, faults: list[Fault] | None) -> Run:
         text = self.scenario.text()
+        # A lane that is held waits for a renewal, which comes at once.
+        environ = {RENEWAL_VARIABLE: "0"} if faults and self.case.step.during else {}
         if self.case.entry is Entry.MAPPED:
-            return self.history.start_item(mapped_process(text=text), faults=faults)
-        return self.history.start("run", self.history.manifest(text), faults=faults)
+            return self.history.start_item(mapped_process(text=text), faults=faults, environ=environ)
+        return self.history.start("run", self.history.manifest(text), faults=faults, environ=environ)
 
     def fault(self) -> tuple[str, int]:
         """Give the step as the watchers know it."""
@@ -97,6 +109,8 @@ class Broken:
 
     def faults(self) -> list[Fault]:
         found = [(*self.fault(), KILL[self.case.victim])]
+        if self.case.step.during is not None:
+            found.append((self.case.step.during, self.chunk, HOLD))
         if self.case.step.after is not None:
             found.append((self.case.step.after, self.chunk, KILL_LANE))
         return found
@@ -127,6 +141,8 @@ class Broken:
         if self.fate.left == "running":
             # Whoever comes next has to wait for ninety seconds at the most.
             assert 0 < self.history.lease_seconds() <= 90
+        if self.fate.left == "running" and self.case.step.name == "renewed":
+            assert self.history.value(RENEWED)
 
     def require_all(self) -> None:
         """Require every chunk once, by the attempt that the matrix says."""
@@ -171,7 +187,12 @@ def test_the_command_as_it_is_installed_meets_no_fault_whatever_its_environment(
     names = [BEFORE_LOAD if step.name == "sent" else step.name for step in STEPS]
     faults = [(name, chunk, KILL_BOTH) for name in names for chunk in range(4)]
     (folder / "faults.json").write_text(json.dumps(faults), encoding="utf-8")
-    environ = {FAULTS_VARIABLE: str(folder), SILENCE_VARIABLE: "0", GRACE_VARIABLE: "0"}
+    environ = {
+        FAULTS_VARIABLE: str(folder),
+        SILENCE_VARIABLE: "0",
+        GRACE_VARIABLE: "0",
+        RENEWAL_VARIABLE: "0",
+    }
     run = history.start("run", history.manifest(), environ=environ)
     done = run.finish()
     assert 0 == done.exit_code, done.output

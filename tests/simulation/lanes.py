@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from datetime import date, timedelta
@@ -17,6 +16,7 @@ from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId
 from tests.simulation.database import Session
+from tests.simulation.pipes import Stream
 from tests.simulation.processes import Process
 from tests.simulation.reading import SCHEMA
 from tests.simulation.session import QUERIES, settings
@@ -25,7 +25,9 @@ from tests.simulation.tables import Answer, ConnectionLostError, LockNotAvailabl
 COMPLETION = RowCompletion(SCHEMA)
 LOCK_WAIT = timedelta(seconds=5)
 DATA_LOCK_WAIT = timedelta(milliseconds=DATA_LOCK_WAIT_MS)
-SEEN = SeenTable(table=TableName(schema="public", name="flights"), relation=1, kind="r", types={})
+SEEN = SeenTable(
+    table=TableName.model_validate({"schema": "public", "name": "flights"}), relation=1, kind="r", types={}
+)
 LOOK = (*SEEN.lock("ROW EXCLUSIVE"), SEEN.look())
 SILENCE = 90.0
 SLOW_TICK = timedelta(seconds=5)
@@ -36,12 +38,13 @@ Steps = Generator[Condition | None, None, None]
 
 
 class Lane:
-    """One lane's process. `poisoned` makes the source fail in the middle of the next chunk."""
+    """One lane's process, and its pipe. `poisoned` makes the source fail in the middle of the next chunk."""
 
     def __init__(self, pool: SimulatedLanes, number: LaneId) -> None:
         self.name = f"{pool.parent.name}/lane {number}"
         self.number = number
-        self.requests: deque[LoadRequest] = deque()
+        self.orders = Stream[LoadRequest]()
+        self.words = Stream[LaneEvent]()
         self.frozen_at: float | None = None
         self.dead = False
         self.poisoned = False
@@ -82,19 +85,13 @@ class Lane:
     def _serve(self) -> Steps:
         yield None
         self._connect()
-        self._tell(LaneEvent(self.number, LaneEventKind.OPENED))
-        while True:
-            yield lambda: bool(self.requests) or self._pool.parent.dead
-            if not self.requests:
+        told = self.words.put(LaneEvent(self.number, LaneEventKind.OPENED))
+        while told:
+            yield lambda: bool(self.orders.arrived) or self._pool.parent.dead
+            if not self.orders.arrived or (request := self.orders.arrived.popleft()) is None:
                 return
-            request = self.requests.popleft()
             event = yield from self._load(request)
-            if self._pool.parent.dead:
-                return
-            self._tell(event)
-
-    def _tell(self, event: LaneEvent) -> None:
-        self._pool.events.append(event)
+            told = not self._pool.parent.dead and self.words.put(event)
 
     def _connect(self) -> Session:
         database, parent = self._pool.parent.database, self._pool.parent
@@ -169,7 +166,6 @@ class SimulatedLanes:
 
     def __init__(self, parent: Process, mode: InnerMode, started: Callable[[Lane], None]) -> None:
         self.parent = parent
-        self.events: deque[LaneEvent] = deque()
         self._mode = mode
         self._started = started
         self._lanes: dict[LaneId, Lane] = {}
@@ -203,26 +199,40 @@ class SimulatedLanes:
 
     def send(self, lane: LaneId, request: LoadRequest) -> None:
         self.parent.require_alive()
-        self._lanes[lane].requests.append(request)
+        if not self._lanes[lane].orders.put(request):
+            self.parent.die()
 
     def poll(self, timeout: timedelta) -> tuple[LaneEvent, ...]:
         slow = SLOW_TICK if timeout >= timedelta(milliseconds=500) else timeout
-        self.parent.wait(lambda: bool(self.events or self._gone()), slow)
-        events = list(self.events)
-        self.events.clear()
-        for lane in self._gone():
+        self.parent.wait(
+            lambda: any(lane.words.arrived or self._gone(lane) for lane in self._lanes.values()), slow
+        )
+        events, ends = list[LaneEvent](), list[Lane]()
+        for lane in self._lanes.values():
+            nonsense = self._hear(lane, events)
+            if nonsense or self._gone(lane):
+                ends.append(lane)
+        for lane in ends:
+            # What it has not got through its pipe is lost with it.
             lane.kill()
             del self._lanes[lane.number]
             events.append(LaneEvent(lane.number, LaneEventKind.GONE, message="killed by signal 9"))
         return tuple(events)
 
-    def _gone(self) -> list[Lane]:
+    @staticmethod
+    def _hear(lane: Lane, events: list[LaneEvent]) -> bool:
+        """Take what has arrived, up to nonsense; whether there was any."""
+        while lane.words.arrived:
+            word = lane.words.arrived.popleft()
+            if word is None:
+                return True
+            events.append(word)
+        return False
+
+    def _gone(self, lane: Lane) -> bool:
+        silent_since = [at for at in (lane.frozen_at, lane.words.held_at) if at is not None]
         now = self.parent.database.elapsed
-        return [
-            lane
-            for lane in self._lanes.values()
-            if lane.dead or (lane.frozen_at is not None and now - lane.frozen_at > SILENCE)
-        ]
+        return lane.dead or any(now - at > SILENCE for at in silent_since)
 
     def end(self, lanes: tuple[LaneId, ...], grace: timedelta) -> None:
         self.parent.require_alive()

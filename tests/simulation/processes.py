@@ -89,6 +89,12 @@ class Process:
             self._greenlet.throw(KilledError)
         self.leave_sessions(host_vanished=host_vanished)
 
+    def die(self) -> None:
+        """End in the middle of what it does; only the process itself may call this."""
+        self.dead = True
+        self.leave_sessions()
+        raise KilledError
+
     def leave_sessions(self, *, host_vanished: bool = False) -> None:
         """Hang up on every session."""
         for session in self.sessions:

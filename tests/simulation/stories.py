@@ -22,7 +22,10 @@ from tests.simulation.world import Decision, Kind, Load, Setup, Start, World
 FAULTS = (
     *("kill", "vanish", "freeze", "stop for ever", "wake", "interrupt", "poison"),
     *("lose the answer of", "end at once", "advance", "advance far"),
+    *("hold the words of", "hold the orders of", "let through"),
+    *("cut the words of", "cut the orders of", "garble the words of"),
 )
+_OF_LANES = ("poison", *FAULTS[-6:])
 _OF_SESSIONS = ("lose the answer of", "end at once")
 _PAST_LEASE = LEASE_TTL.total_seconds() + 1
 
@@ -143,10 +146,9 @@ def _fault(what: str, chance: Random, world: World) -> Decision | None:
         case _ if what in _OF_SESSIONS:
             sessions: list[Session] = [one for one in world.database.sessions if not one.dead]
             return Decision(what, chance.choice(sessions).name) if sessions else None
-    found: list[Process | Lane] = [
-        *(one for one in world.processes.values() if not (one.dead or one.ended)),
-        *(one for one in world.lanes.values() if not one.dead),
-    ]
+    found: list[Process | Lane] = [one for one in world.lanes.values() if not one.dead]
+    if what not in _OF_LANES:
+        found += [one for one in world.processes.values() if not (one.dead or one.ended)]
     return Decision(what, chance.choice(found).name) if found else None
 
 
@@ -175,7 +177,10 @@ def _items(chance: Random) -> Story:
         last = chance.randint(first, chunks)
         halts = chance.choice((None, None, 1, 2))
         start = Start(
-            f"item {number}", Kind.ITEM, 0, first, last, stop_after_failures=halts, clocks=_clocks(chance)
+            *(f"item {number}", Kind.ITEM, 0, first, last),
+            stop_after_failures=halts,
+            failed_only=number > 1 and chance.random() < 0.2,
+            clocks=_clocks(chance),
         )
         story.start(chance.randint(0, 40 * number), start)
     return story
@@ -187,10 +192,20 @@ def _internal(chance: Random) -> Story:
     for number in range(1, chance.randint(1, 3) + 1):
         reason = "go on" if chance.random() < 0.5 else None
         lanes = chance.randint(1, 2)
-        start = Start(f"run {number}", Kind.INTERNAL, 0, lanes=lanes, reason=reason, clocks=_clocks(chance))
+        start = Start(
+            *(f"run {number}", Kind.INTERNAL, 0),
+            lanes=lanes,
+            reason=reason,
+            failed_only=number > 1 and chance.random() < 0.2,
+            clocks=_clocks(chance),
+        )
         story.start(chance.randint(0, 90) * (number > 1), start)
     if chance.random() < 0.4:
         story.start(chance.randint(5, 150), Start("cancel", Kind.CANCEL, 0))
+    if chance.random() < 0.3:  # what a lane says of its commit comes late, or is lost with it
+        story.after("run 1/lane 1", "complete_chunk", 0, "hold the words of", "run 1/lane 1")
+        what = chance.choice(("let through", "kill", "freeze"))
+        story.after("run 1/lane 1", "complete_chunk", chance.randint(4, 30), what, "run 1/lane 1")
     if chance.random() < 0.3:
         story.after("run 1/lane 1", "guard_chunk", 0, "freeze", "run 1/lane 1/sink")
         story.after("run 1/lane 1", "guard_chunk", chance.randint(0, 10), "interrupt", "run 1")

@@ -19,7 +19,7 @@ from dpone_contract.errors import (
 from dpone_runtime.ports.lanes import LaneEventKind
 from tests.simulation.lanes import SimulatedLanes
 from tests.simulation.search import Failed, find_failure, replay, run_seed, search, shrink, told
-from tests.simulation.stories import FAMILIES, Family, decisions, family_of, tell_story
+from tests.simulation.stories import FAMILIES, FAULTS, Family, decisions, family_of, tell_story
 from tests.simulation.weakening import Weakening
 from tests.simulation.world import Kind, Load, Setup, Start, World
 
@@ -66,10 +66,13 @@ def heard(monkeypatch):
 def test_schedules_meet_every_way_in_which_a_chunk_and_a_campaign_can_end(heard):
     """A simulation in which nothing goes wrong would prove nothing."""
     events, refusals, taken_over, settled = Counter(), Counter(), 0, 0
+    decided, failed_only = Counter(), 0
     for seed in range(100 * len(FAMILIES)):
         story, chance = tell_story(seed)
         world = World(story.setup)
         for decision in decisions(story, chance, world):
+            decided[decision.what] += 1
+            failed_only += decision.start is not None and decision.start.failed_only
             world.apply(decision)
         world.settle()
         settled += any(name.startswith("last run") for name in world.processes)
@@ -82,6 +85,8 @@ def test_schedules_meet_every_way_in_which_a_chunk_and_a_campaign_can_end(heard)
     assert set() == LANE_EVENTS - set(heard)
     assert set() == REFUSALS - set(refusals)
     assert min(taken_over, settled) > 100
+    assert set() == set(FAULTS) - set(decided) - {"advance far"}  # which is an "advance"
+    assert failed_only > 10
 
 
 CAMPAIGN_EVENTS = {"opened", "resumed", "round_begun", "cancel_requested", "halted", "closed", "completed"}

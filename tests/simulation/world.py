@@ -78,6 +78,7 @@ class Start:
     reason: str | None = None
     only: frozenset[int] | None = None
     stop_after_failures: int | None = None
+    failed_only: bool = False
     clocks: Clocks = RIGHT
 
 
@@ -200,6 +201,24 @@ class World:
                 process.stop_requested = True
             case "poison" if isinstance(process, Lane):
                 process.poisoned = True
+            case _ if isinstance(process, Lane):
+                self._with_pipe(what, process)
+
+    def _with_pipe(self, what: str, lane: Lane) -> None:
+        match what:
+            case "hold the words of":
+                lane.words.hold(self.database.elapsed)
+            case "hold the orders of":
+                lane.orders.hold(self.database.elapsed)
+            case "let through":
+                lane.words.let_through()
+                lane.orders.let_through()
+            case "cut the words of":
+                lane.words.cut = True
+            case "cut the orders of":
+                lane.orders.cut = True
+            case "garble the words of":
+                lane.words.garbled = True
 
     def _step(self, actor: Actor) -> None:
         if not self._tell:
@@ -261,7 +280,7 @@ class World:
             mapped=mapped,
             max_active=self.setup.max_active,
             lane_count=start.lanes,
-            policy=RetryPolicy.NON_COMMITTED,
+            policy=RetryPolicy.FAILED_ONLY if start.failed_only else RetryPolicy.NON_COMMITTED,
             dag_run_id=None,
             reason=start.reason,
             stop_after_failures=start.stop_after_failures,
@@ -284,6 +303,9 @@ class World:
         for one in stopped:
             if one.name not in self._never_woken:
                 one.frozen_at = None
+        for lane in self.lanes.values():
+            lane.orders.clear_faults()
+            lane.words.clear_faults()
         self._run_out()
         for number in range(1, LAST_RUNS + 1):
             left = self._left()
