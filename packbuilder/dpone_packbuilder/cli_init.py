@@ -64,7 +64,7 @@ def init_command(
 next:
   edit {shown_path(folder / workload.manifest_file_name)}: connections, tables, the window
   dpone check {place}
-  dpone pack preview {place}
+  dpone airflow preview {place}
   dpone pack build {place} --out packs""")
 
 

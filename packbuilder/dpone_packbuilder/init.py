@@ -140,7 +140,7 @@ def render_entry(first: FirstProject) -> str:
         mode: {_quoted(first.mode)}
         max_items: 200 # most mapped tasks, 1..200
         max_active: 16 # most of them at once, 1..64
-        pool: dpone_backfill # for visible and summary; `dpone pack preview` shows how to create it
+        pool: dpone_backfill # for visible and summary; `dpone airflow preview` shows how to create it
       execution:
         dag_id: {_quoted(first.name)}
         schedule: null # null: started by hand; else a preset such as "@daily", or a cron line
@@ -148,7 +148,14 @@ def render_entry(first: FirstProject) -> str:
         catchup: false
         retries: 0 # up to 3 are safe for a load that replaces its slices
         tags: [dpone]
-        backend: process # runs `dpone run` as a child process of the worker
+        backend: process # a child process of the worker; for pods remove this line and uncomment what follows
+    # pod:
+    #   image: registry.example/dpone-runtime:0.1.0 # an image that holds dpone-runtime
+    #   namespace: loads
+    #   resources: {{ requests: {{ cpu: "500m", memory: "256Mi" }} }}
+    # connections: # Kubernetes secrets; `dpone airflow preview` shows the commands that create them
+    #   source_db: {{ secret: databases, key: source_db }}
+    #   target_db: {{ secret: databases, key: target_db }}
 """
 
 

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from dpone_contract.errors import ExitCode, UsageError
 from dpone_contract.yaml_tree import parse_yaml
-from dpone_packbuilder.checks import check_project
+from dpone_packbuilder.checks import check_project, review_project
 from dpone_packbuilder.cli import run_command_line
 from dpone_packbuilder.init import FirstProject, render_project, require_absent
 from dpone_packbuilder.project import load_project, project_of_texts
@@ -216,3 +216,18 @@ def test_the_kinds_of_schema_are_listed(capsys):
 def test_a_wrong_call_of_schema_is_a_usage_error(capsys, arguments, message):
     assert run_command_line(["schema", *arguments]) == ExitCode.REFUSED
     assert message in capsys.readouterr().err
+
+
+def test_what_is_commented_out_makes_it_a_workload_of_pods():
+    files = render_project(FirstProject())
+    catalog = re.sub(r"\n +backend: process[^\n]*", "", files["workloads.yaml"])
+    catalog = re.sub(r"\n    # (?=(?:  )?\w+:)", "\n    ", catalog)
+    project = project_of_texts({**files, "workloads.yaml": catalog}, "workloads.yaml")
+    review = review_project(project)
+    assert review.findings == ()
+    (pack,) = review.compile_packs(release="r", deployment="d")
+    pod = pack.processes[0].pod
+    assert (pod.namespace, [secret.variable for secret in pod.secrets or ()]) == (
+        "loads",
+        ["DPONE_CONN_SOURCE_DB", "DPONE_CONN_TARGET_DB"],
+    )
