@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
-
-from dpone_contract.frozen import FrozenModel
+from pydantic import BaseModel, ConfigDict, Field
 
 Texts = tuple[str, ...]
 Weight = Annotated[int, Field(ge=1, le=100)]
@@ -15,8 +13,9 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class _Shape(FrozenModel):
-    model_config = ConfigDict(populate_by_name=False)  # Kubernetes' names only
+class _Shape(BaseModel):
+    # Not one of ours: those take the names of their fields too, and here Kubernetes' own are the only ones.
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
 class Toleration(_Shape):

@@ -78,6 +78,13 @@ def test_a_gate_is_there_where_the_provider_makes_one(tmp_path, execution, gated
     assert kinds(process) == expected[: 2 if gated else 1]
 
 
+def test_a_gate_stands_before_post_hooks_and_not_behind_pre_hooks_alone(tmp_path):
+    entry = pod_workload(mapping={"mode": "internal"}, hooks={"post": HOOKS["post"]})
+    assert [task[0] for task in kinds(process_of(tmp_path, entry))] == ["orders", "orders_gate", "refresh"]
+    entry = pod_workload(mapping={"mode": "internal"}, hooks={"pre": HOOKS["pre"]})
+    assert [task[0] for task in kinds(process_of(tmp_path, entry))] == ["announce", "orders"]
+
+
 def test_every_label_is_in_the_document_and_the_ends_are_told(tmp_path):
     entry = pod_workload(mapping={"mode": "visible"})
     assert process_of(tmp_path, entry).labels == tuple(f"2024-01-{day:02}" for day in range(1, 11))
