@@ -1,34 +1,30 @@
-"""Tolerations and affinity as Kubernetes writes them: which keys there are, and what each holds."""
+"""Tolerations and affinity as Kubernetes writes them: which keys there are, and what each holds. Fields have its own names."""
+
+# ruff: noqa: N815
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from dpone_contract.frozen import FrozenModel
 
 Texts = tuple[str, ...]
 Weight = Annotated[int, Field(ge=1, le=100)]
 
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
-
-class _Shape(BaseModel):
-    # Not one of ours: those take the names of their fields too, and here Kubernetes' own are the only ones.
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
-
-
-class Toleration(_Shape):
+class Toleration(FrozenModel):
     """One toleration."""
 
     key: str | None = None
     operator: Literal["Exists", "Equal"] | None = None
     value: str | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    tolerationSeconds: Annotated[int, Field(ge=0)] | None = None  # noqa: N815  # Kubernetes' own name
+    tolerationSeconds: Annotated[int, Field(ge=0)] | None = None
 
 
-class NodeRequirement(_Shape):
+class NodeRequirement(FrozenModel):
     """A condition on a label or field of a node."""
 
     key: str
@@ -36,34 +32,34 @@ class NodeRequirement(_Shape):
     values: Texts | None = None
 
 
-class NodeTerm(_Shape):
+class NodeTerm(FrozenModel):
     """Conditions that hold together."""
 
-    expressions: tuple[NodeRequirement, ...] | None = Field(default=None, alias="matchExpressions")
-    fields: tuple[NodeRequirement, ...] | None = Field(default=None, alias="matchFields")
+    matchExpressions: tuple[NodeRequirement, ...] | None = None
+    matchFields: tuple[NodeRequirement, ...] | None = None
 
 
-class NodeSelector(_Shape):
+class NodeSelector(FrozenModel):
     """Terms, of which one has to hold."""
 
-    terms: Annotated[tuple[NodeTerm, ...], Field(min_length=1)] = Field(alias="nodeSelectorTerms")
+    nodeSelectorTerms: Annotated[tuple[NodeTerm, ...], Field(min_length=1)]
 
 
-class PreferredNode(_Shape):
+class PreferredNode(FrozenModel):
     """A term and how much it counts."""
 
     weight: Weight
     preference: NodeTerm
 
 
-class NodeAffinity(_Shape):
+class NodeAffinity(FrozenModel):
     """Which nodes a pod needs or prefers."""
 
-    required: NodeSelector | None = Field(default=None, alias=REQUIRED)
-    preferred: tuple[PreferredNode, ...] | None = Field(default=None, alias=PREFERRED)
+    requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None
+    preferredDuringSchedulingIgnoredDuringExecution: tuple[PreferredNode, ...] | None = None
 
 
-class LabelRequirement(_Shape):
+class LabelRequirement(FrozenModel):
     """A condition on a label of other pods."""
 
     key: str
@@ -71,41 +67,41 @@ class LabelRequirement(_Shape):
     values: Texts | None = None
 
 
-class LabelSelector(_Shape):
+class LabelSelector(FrozenModel):
     """Which pods, or namespaces, are meant."""
 
-    labels: dict[str, str] | None = Field(default=None, alias="matchLabels")
-    expressions: tuple[LabelRequirement, ...] | None = Field(default=None, alias="matchExpressions")
+    matchLabels: dict[str, str] | None = None
+    matchExpressions: tuple[LabelRequirement, ...] | None = None
 
 
-class PodTerm(_Shape):
+class PodTerm(FrozenModel):
     """Other pods, and what counts as one place."""
 
-    topology: str = Field(alias="topologyKey", min_length=1)
-    selector: LabelSelector | None = Field(default=None, alias="labelSelector")
+    topologyKey: Annotated[str, Field(min_length=1)]
+    labelSelector: LabelSelector | None = None
     namespaces: Texts | None = None
-    namespace_selector: LabelSelector | None = Field(default=None, alias="namespaceSelector")
-    label_keys: Texts | None = Field(default=None, alias="matchLabelKeys")
-    other_label_keys: Texts | None = Field(default=None, alias="mismatchLabelKeys")
+    namespaceSelector: LabelSelector | None = None
+    matchLabelKeys: Texts | None = None
+    mismatchLabelKeys: Texts | None = None
 
 
-class PreferredPods(_Shape):
+class PreferredPods(FrozenModel):
     """A term and how much it counts."""
 
     weight: Weight
-    term: PodTerm = Field(alias="podAffinityTerm")
+    podAffinityTerm: PodTerm
 
 
-class PodAffinity(_Shape):
+class PodAffinity(FrozenModel):
     """Beside which pods a pod has to be, or prefers to be."""
 
-    required: tuple[PodTerm, ...] | None = Field(default=None, alias=REQUIRED)
-    preferred: tuple[PreferredPods, ...] | None = Field(default=None, alias=PREFERRED)
+    requiredDuringSchedulingIgnoredDuringExecution: tuple[PodTerm, ...] | None = None
+    preferredDuringSchedulingIgnoredDuringExecution: tuple[PreferredPods, ...] | None = None
 
 
-class Affinity(_Shape):
+class Affinity(FrozenModel):
     """The whole block."""
 
-    node: NodeAffinity | None = Field(default=None, alias="nodeAffinity")
-    pod: PodAffinity | None = Field(default=None, alias="podAffinity")
-    anti: PodAffinity | None = Field(default=None, alias="podAntiAffinity")
+    nodeAffinity: NodeAffinity | None = None
+    podAffinity: PodAffinity | None = None
+    podAntiAffinity: PodAffinity | None = None

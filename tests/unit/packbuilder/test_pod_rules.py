@@ -96,7 +96,7 @@ def test_the_pod_of_the_defaults_has_no_finding(tmp_path):
         ),
         ({"tolerations": [{"key": "a", "value": True}]}, "tolerations", "value must be text"),
         ({"affinity": {"nodeAfinity": {}}}, "nodeAfinity", "unknown key 'nodeAfinity'"),
-        ({"affinity": {"podAffinity": {"required": []}}}, "podAffinity", "unknown key 'required'"),
+        ({"affinity": {"podAffinity": {"required": []}}}, "required", "unknown key 'required'"),
         ({"affinity": {"podAffinity": []}}, "podAffinity", "must be a block of keys"),
     ],
     ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict) else None,
