@@ -18,17 +18,26 @@ from airflow_provider_dpone.provider_info import VERSION
 
 if TYPE_CHECKING:
     from airflow_provider_dpone.dags import DponeDag, load_dpone_dags
+    from airflow_provider_dpone.pod_operator import DponePodOperator
     from airflow_provider_dpone.process_operator import DponeProcessOperator
     from airflow_provider_dpone.task_group import DponeTaskGroup
 
 __version__ = VERSION
 
-__all__ = ["DponeDag", "DponeProcessOperator", "DponeTaskGroup", "__version__", "load_dpone_dags"]
+__all__ = [
+    "DponeDag",
+    "DponePodOperator",
+    "DponeProcessOperator",
+    "DponeTaskGroup",
+    "__version__",
+    "load_dpone_dags",
+]
 
 _MODULE_OF = {
     "DponeDag": "dags",
     "load_dpone_dags": "dags",
     "DponeTaskGroup": "task_group",
+    "DponePodOperator": "pod_operator",
     "DponeProcessOperator": "process_operator",
 }
 

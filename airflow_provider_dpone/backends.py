@@ -8,9 +8,26 @@ from airflow_provider_dpone.process_hook import DponeProcessHookOperator
 from airflow_provider_dpone.process_operator import DponeProcessOperator
 from airflow_provider_dpone.task_env import build_hook_env
 from airflow_provider_dpone.version_compat import BaseOperator
+from dpone_contract.errors import PackInvalidError
 from dpone_contract.pack import ExecutionBackend, Hook, Pack, ProcessPlan
-from dpone_contract.pod import DEADLINE_AFTER_TIMEOUT_SECONDS
+from dpone_contract.pod import DEADLINE_AFTER_TIMEOUT_SECONDS, PodArguments
 from dpone_contract.process import encode_process
+
+# What finds the pods of a task instance, and what says that one of them was seen to its end.
+_AIRFLOWS_LABELS = frozenset(
+    {
+        "dag_id",
+        "task_id",
+        "run_id",
+        "map_index",
+        "try_number",
+        "kubernetes_pod_operator",
+        "already_checked",
+        "airflow-worker",
+        "airflow_version",
+        "airflow_kpo_in_cluster",
+    }
+)
 
 
 def operator_class_for(backend: ExecutionBackend) -> type[BaseOperator]:
@@ -42,14 +59,17 @@ def hook_class_for(backend: ExecutionBackend) -> type[BaseOperator]:
 
 
 def runtime_arguments(pack: Pack, plan: ProcessPlan) -> dict[str, Any]:
-    """Give what the runtime operator of a process takes beside its environment; the same for every item."""
+    """Give what the runtime operator of a process takes beside its environment; the same for every item.
+
+    Errors: PackInvalidError for a pod without an image, and for a label that Airflow writes itself.
+    """
     if plan.backend is ExecutionBackend.PROCESS:
         return {"process": encode_process(plan.process)}
     return {"settings": _pod_settings(pack, plan), "arguments": _run_arguments(pack, plan)}
 
 
 def hook_arguments(pack: Pack, plan: ProcessPlan, hook: Hook) -> dict[str, Any]:
-    """Give what the operator of a hook takes, its environment included."""
+    """Give what the operator of a hook takes, its environment included; errors as in `runtime_arguments`."""
     arguments: dict[str, Any] = {"command": list(hook.command), "env_vars": build_hook_env(plan)}
     if plan.backend is ExecutionBackend.KUBERNETES:
         arguments["settings"] = _pod_settings(pack, plan)
@@ -73,6 +93,17 @@ def _run_arguments(pack: Pack, plan: ProcessPlan) -> list[str]:
 
 def _pod_settings(pack: Pack, plan: ProcessPlan) -> dict[str, object]:
     pod, timeout = plan.pod, pack.dag.execution_timeout_seconds
+    _require_whole(pod)
     if pod.active_deadline_seconds is None and timeout is not None:
         pod = pod.replaced(active_deadline_seconds=timeout + DEADLINE_AFTER_TIMEOUT_SECONDS)
     return pod.replaced(env_vars=None).to_document()
+
+
+def _require_whole(pod: PodArguments) -> None:
+    if pod.image is None and pod.pod_template_file is None:
+        raise PackInvalidError("the pod has no image", next_step="name one in the workload's pod settings")
+    taken = sorted(_AIRFLOWS_LABELS & set(pod.labels or {}))
+    if taken:
+        raise PackInvalidError(
+            f"the pod's label {taken[0]} is written by Airflow", next_step="give it another name"
+        )

@@ -20,6 +20,7 @@ class LiteralEnvironment:
     `item_labels` names the items of a mapped task in their order.
     """
 
+    dag: Any
     env_vars: Any
     item_labels: Sequence[str] = ()
 
@@ -31,4 +32,9 @@ class LiteralEnvironment:
     def dpone_label(self) -> str:
         """The label of this task's item, for `map_index_template`; a task that is not mapped has none."""
         item = self.env_vars.get(EnvVar.MAPPING_ITEM)
-        return self.item_labels[parse_item(item).item_index] if item is not None else ""
+        if item is None:
+            return ""
+        label = self.item_labels[parse_item(item).item_index]
+        # Airflow renders this in the DAG's own way; as a native object a number would fail the task that it names.
+        native = self.dag is not None and self.dag.render_template_as_native_obj
+        return f"{label} .. {label}" if native and label.lstrip("-").isdecimal() else label

@@ -13,13 +13,21 @@ import airflow_provider_dpone
 if TYPE_CHECKING:
     from airflow_provider_dpone import (
         DponeDag,
+        DponePodOperator,
         DponeProcessOperator,
         DponeTaskGroup,
         __version__,
         load_dpone_dags,
     )
 
-__all__ = ["DponeDag", "DponeProcessOperator", "DponeTaskGroup", "__version__", "load_dpone_dags"]
+__all__ = [
+    "DponeDag",
+    "DponePodOperator",
+    "DponeProcessOperator",
+    "DponeTaskGroup",
+    "__version__",
+    "load_dpone_dags",
+]
 
 
 def __getattr__(name: str) -> object:

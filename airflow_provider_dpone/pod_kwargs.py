@@ -11,7 +11,6 @@ from typing import Any
 from kubernetes.client import models as k8s
 
 from airflow_provider_dpone.pod_security import container_security, pod_security
-from dpone_contract.errors import PackInvalidError
 from dpone_contract.pod import (
     ON_FINISH_ACTION,
     POLL_INTERVAL_SECONDS,
@@ -33,29 +32,10 @@ _SAME = (
     "active_deadline_seconds",
     "termination_grace_period",
 )
-# What finds the pods of a task instance, and what says that one of them was seen to its end.
-_AIRFLOWS_LABELS = frozenset(
-    {
-        "dag_id",
-        "task_id",
-        "run_id",
-        "map_index",
-        "try_number",
-        "kubernetes_pod_operator",
-        "already_checked",
-        "airflow-worker",
-        "airflow_version",
-        "airflow_kpo_in_cluster",
-    }
-)
 
 
 def operator_arguments(pod: PodArguments) -> dict[str, Any]:
-    """Give the arguments of KubernetesPodOperator; `env_vars` and `secrets` are the environment's, and are left out.
-
-    Errors: PackInvalidError for a pod without an image, and for a label that Airflow writes itself.
-    """
-    _require_whole(pod)
+    """Give the arguments of KubernetesPodOperator; `env_vars` and `secrets` are the environment's, and are left out."""
     resources = pod.container_resources
     return {
         **{name: value for name in _SAME if (value := getattr(pod, name)) is not None},
@@ -78,16 +58,8 @@ def operator_arguments(pod: PodArguments) -> dict[str, Any]:
         "log_events_on_failure": True,
         # The run's own error is shown in place of the pod's whole text.
         "log_pod_spec_on_failure": False,
+        # Two attempts never share a pod by its name.
+        "random_name_suffix": True,
         "skip_on_exit_code": None,
         "multiple_outputs": False,
     }
-
-
-def _require_whole(pod: PodArguments) -> None:
-    if pod.image is None and pod.pod_template_file is None:
-        raise PackInvalidError("the pod has no image", next_step="name one in the workload's pod settings")
-    taken = sorted(_AIRFLOWS_LABELS & set(pod.labels or {}))
-    if taken:
-        raise PackInvalidError(
-            f"the pod's label {taken[0]} is written by Airflow", next_step="give it another name"
-        )

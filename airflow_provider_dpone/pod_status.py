@@ -47,6 +47,20 @@ def is_running(pod: k8s.V1Pod, container: str) -> bool:
     return state is not None and state.running is not None
 
 
+def why_not_running(pod: k8s.V1Pod, container: str) -> str | None:
+    """Give why a container that should run does not; None for one that runs."""
+    state = state_of(pod, container)
+    if state is None:
+        return f"the container {container} was never started"
+    if state.running is not None:
+        return None
+    if state.terminated is not None:
+        ended = f"{state.terminated.reason or 'ended'}, exit code {state.terminated.exit_code}"
+        return f"the container {container} had ended before the outcome was read ({ended})"
+    reason = state.waiting.reason if state.waiting is not None else None
+    return f"the container {container} has not started ({reason or 'no reason is given'})"
+
+
 def reason_of(pod: k8s.V1Pod, container: str) -> str | None:
     """Give why a pod failed, in Kubernetes' own words where it has some; None for one that ended by itself."""
     status = pod.status

@@ -7,18 +7,22 @@ what was seen of the pod, whatever the operator itself has made of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from inspect import unwrap
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.providers.cncf.kubernetes.triggers.pod import KubernetesPodTrigger
 from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
 from airflow_provider_dpone.kubernetes_calls import (
     REQUEST_TIMEOUT_SECONDS,
+    WAITS,
     call_repeatedly,
     find_refusal,
     is_gone,
@@ -29,12 +33,25 @@ from airflow_provider_dpone.literal_environment import LiteralEnvironment
 from airflow_provider_dpone.pod_kwargs import operator_arguments
 from airflow_provider_dpone.pod_manager import OutcomePodManager
 from airflow_provider_dpone.pod_security import complete_pod
-from airflow_provider_dpone.pod_status import exit_code_of, is_running, reason_of
+from airflow_provider_dpone.pod_status import exit_code_of, has_ended, reason_of
+from airflow_provider_dpone.pod_trigger import DponePodTrigger
+from airflow_provider_dpone.version_compat import TaskDeferred
 from dpone_contract.errors import PodRefusedError
 from dpone_contract.pod import PodArguments
 
 # Between Airflow's request to stop and its kill there may be a few seconds only.
 _KILL_WAITS = (0.5, 1)
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    result: Any
+    failure: Exception | None
+
+    def give(self) -> Any:
+        if self.failure is not None:
+            raise self.failure from None
+        return self.result
 
 
 class PodTask(LiteralEnvironment, KubernetesPodOperator):
@@ -46,7 +63,8 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
 
     def __init__(self, *, settings: Mapping[str, Any], env_vars: dict[str, str], **kwargs: Any) -> None:
         pod = PodArguments.model_validate_json(json.dumps(settings))
-        super().__init__(**{**operator_arguments(pod), **kwargs})
+        # What the pack says goes over a DAG's default_args, which Airflow hands to mapped tasks as arguments.
+        super().__init__(**{**kwargs, **operator_arguments(pod)})
         self.pod_arguments = pod
         # Airflow's operator would make it a list of objects, which cannot be rendered one by one.
         self.env_vars = env_vars
@@ -55,16 +73,59 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         self.own_pod: k8s.V1Pod | None = None
         self.seen_pod: k8s.V1Pod | None = None
         self.pod_is_gone = False
+        self.pod_was_cleaned = False
+        self._verdict: _Verdict | None = None
+
+    @abstractmethod
+    def judge(self, context: Any, failure: Exception | None) -> Any:
+        """Give the task's result, or raise, by what was seen; `failure` is what Airflow's operator ended with."""
+
+    def execute(self, context: Any) -> Any:
+        """Run the pod to its end, or until it is handed to the triggerer, and judge it; errors as in `judge`."""
+        # Airflow's guard against operators that are called by others takes a call by a subclass for one.
+        return self._watch(context, lambda: unwrap(KubernetesPodOperator.execute)(self, context))
+
+    def trigger_reentry(self, context: Any, event: dict[str, Any]) -> Any:
+        """Judge the pod once the triggerer has seen its end; what the triggerer says of it is no evidence."""
+        return self._watch(context, lambda: self._re_enter(context, event))
+
+    def _re_enter(self, context: Any, event: dict[str, Any]) -> None:
+        self.own_pod = k8s.V1Pod(metadata=k8s.V1ObjectMeta(name=event["name"], namespace=event["namespace"]))
+        self.look_at(self.own_pod)
+        if self.pod_is_gone:
+            return
+        if event.get("status") == "timeout":
+            # Its log and its outcome are read while it ends.
+            self._end_if_running("the task has run out of time")
+        super().trigger_reentry(context, event)
+
+    def _watch(self, context: Any, run: Callable[[], Any]) -> Any:
+        failure: Exception | None = None
+        try:
+            run()
+        except TaskDeferred:
+            raise
+        except Exception as error:  # noqa: BLE001  the boundary to Airflow's operator, whose word is not the judgement
+            failure = error
+            self.log.info("Airflow's pod operator ended with %s", told(failure))
+        # A pod that has ended already when it is to be deferred comes here twice.
+        self._verdict = self._verdict or self._find_verdict(context, failure)
+        return self._verdict.give()
+
+    def _find_verdict(self, context: Any, failure: Exception | None) -> _Verdict:
+        if not self.pod_was_cleaned and self.own_pod is not None:
+            if self.seen_pod is None or not has_ended(self.seen_pod, self.base_container_name):
+                self.look_at(self.own_pod)
+            self._end_if_running("nobody watches it any more")
+        try:
+            return _Verdict(self.judge(context, failure), None)
+        except Exception as error:  # noqa: BLE001  whatever Airflow is to be told
+            return _Verdict(None, error)
 
     @cached_property
     def pod_manager(self) -> OutcomePodManager:
         """Airflow's, with bounded ends."""
-        return OutcomePodManager(kube_client=self.client)
-
-    def run_pod(self, context: Any) -> Any:
-        """Let Airflow's operator run the pod, or defer."""
-        # Its guard against operators that are called by others takes a call by a subclass for one.
-        return unwrap(KubernetesPodOperator.execute)(self, context)
+        return OutcomePodManager(kube_client=self.client, callbacks=self.callbacks)
 
     def build_pod_request_obj(self, context: Any = None, **kwargs: Any) -> k8s.V1Pod:
         """Build the pod, and complete it by what Airflow's operator has no argument for in all of its releases."""
@@ -82,23 +143,25 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         self.own_pod = super().get_or_create_pod(pod_request_obj, context)
         return self.own_pod
 
+    def defer(self, *, trigger: Any, **how: Any) -> NoReturn:
+        """Wait by a trigger that sees every end of a pod."""
+        if isinstance(trigger, KubernetesPodTrigger):
+            trigger = DponePodTrigger(**trigger.serialize()[1])
+        super().defer(trigger=trigger, **how)
+
     def process_pod_deletion(self, pod: k8s.V1Pod, *, reraise: bool = True) -> Any:
         """Look at a pod once more before it may be deleted."""
         if pod is not None:
             self.look_at(pod)
+            self.pod_was_cleaned = True
         return super().process_pod_deletion(pod, reraise=reraise)
 
     def on_kill(self) -> None:
         """End the pod, in bounded time; the run in it has the pod's grace to release what it has not started."""
         self._killed = True
-        pod = self.pod or self.pod_request_obj
-        if pod is None:
-            return
-        try:
-            grace = self.termination_grace_period
-            delete_pod(self.client, pod.metadata.name, pod.metadata.namespace, grace, _KILL_WAITS)
-        except (ApiException, HTTPError, OSError) as error:
-            self.log.warning("the pod %s could not be ended: %s", pod.metadata.name, told(error))
+        pod = self.pod or self.own_pod or self.pod_request_obj
+        if pod is not None:
+            self._end(pod, _KILL_WAITS)
 
     def look_at(self, pod: k8s.V1Pod) -> None:
         """Remember a pod as it is now, for as far as Kubernetes still knows it."""
@@ -112,33 +175,20 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         except (ApiException, HTTPError, OSError) as error:
             self.pod_is_gone = is_gone(error)
 
-    def look_at_own_pod(self) -> None:
-        """Look at this attempt's pod, if it was made and has not been seen since."""
-        if self.own_pod is not None and self.seen_pod is None:
-            self.look_at(self.own_pod)
-
-    def end_running_pod(self) -> None:
-        """End this attempt's pod where it still runs; its log and its outcome are read while it ends."""
-        self.look_at_own_pod()
-        if self.seen_pod is not None and is_running(self.seen_pod, self.base_container_name):
-            self.log.warning("the task has run out of time; its pod is ended")
-            meta = self.seen_pod.metadata
-            delete_pod(self.client, meta.name, meta.namespace, self.termination_grace_period)
-
     def exit_code(self) -> int | None:
         """How the pod's command ended, where that is known."""
         return None if self.seen_pod is None else exit_code_of(self.seen_pod, self.base_container_name)
 
-    def why_ended(self, error: BaseException | None) -> str | None:
-        """Why there is no good end, as far as it is known: from Airflow, the pod's status, or the error that was met."""
+    def why_ended(self, error: BaseException | None, otherwise: str | None = None) -> str | None:
+        """Why there is no good end, by what is known best: Airflow's kill, the pod's status, `otherwise`, the error."""
         if self._killed:
             return "Airflow ended the task, and its pod with it"
         reason = None if self.seen_pod is None else reason_of(self.seen_pod, self.base_container_name)
         if reason is not None:
             return reason
-        if self.pod_is_gone or is_gone(error):
+        if not self.pod_was_cleaned and (self.pod_is_gone or is_gone(error)):
             return "the pod is gone, and what it left with it"
-        return None if error is None else told(error)
+        return otherwise or (None if error is None else told(error))
 
     def find_refusal(self, error: BaseException | None) -> PodRefusedError | None:
         """What a retry would meet again, if that is why the task fails."""
@@ -146,3 +196,17 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         if refusal is not None:
             refusal.where = f"task {self.task_id}"
         return refusal
+
+    def _end_if_running(self, why: str) -> None:
+        pod = self.seen_pod
+        if pod is None or self.pod_is_gone or has_ended(pod, self.base_container_name):
+            return
+        self.log.warning("the pod %s is ended: %s", pod.metadata.name, why)
+        self._end(pod, WAITS)
+
+    def _end(self, pod: k8s.V1Pod, waits: tuple[float, ...]) -> None:
+        grace = self.termination_grace_period
+        try:
+            delete_pod(self.client, pod.metadata.name, pod.metadata.namespace, grace, waits)
+        except (ApiException, HTTPError, OSError) as error:
+            self.log.warning("the pod %s could not be ended: %s", pod.metadata.name, told(error))

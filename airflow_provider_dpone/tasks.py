@@ -45,13 +45,17 @@ def build_process_tasks(
     Errors: RetryAuthorityExceededError, MappingUnsupportedError, PackInvalidError; each names the task.
     """
     placed: dict[str, Any] = {"dag": dag, "task_group": group} if group is not None else {"dag": dag}
+    # What a DAG's default_args say of trigger rules is for the first task of the chain, not within it.
     timed = {**placed, "execution_timeout": _seconds(pack.dag.execution_timeout_seconds)}
+    behind = {**timed, "trigger_rule": "all_success"}
     with located(f"task {plan.task_id}"):
-        chain = [_build_hook(pack, plan, hook, timed) for hook in plan.hooks.pre]
-        chain.append(_build_runtime_task(pack, plan, timed, default_args))
+        chain: list[Any] = []
+        for hook in plan.hooks.pre:
+            chain.append(_build_hook(pack, plan, hook, behind if chain else timed))
+        chain.append(_build_runtime_task(pack, plan, behind if chain else timed, default_args))
         if plan.gate_task_id is not None:
             chain.append(_build_gate(plan, chain[-1].task_id, placed))
-        chain += [_build_hook(pack, plan, hook, timed) for hook in plan.hooks.post]
+        chain += [_build_hook(pack, plan, hook, behind) for hook in plan.hooks.post]
     for before, after in pairwise(chain):
         before >> after
 

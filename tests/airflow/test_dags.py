@@ -2,19 +2,21 @@
 
 import copy
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from airflow_provider_dpone import DponeDag, DponeTaskGroup, load_dpone_dags
 from airflow_provider_dpone.process_operator import DponeProcessOperator
-from airflow_provider_dpone.version_compat import DAG
+from airflow_provider_dpone.version_compat import DAG, TaskGroup
 from dpone_contract.errors import (
     MappingUnsupportedError,
     PackInvalidError,
     RetryAuthorityExceededError,
 )
 from dpone_contract.mapping_item import parse_item
+from dpone_contract.pack import ExecutionBackend, Hook, Hooks
+from dpone_contract.pod import PodArguments
 from dpone_contract.process import decode_process
 from tests.airflow.airflow_stand_ins import dag_bag, round_trip
 from tests.factories import make_pack, make_process, make_process_plan, write_pack_file
@@ -184,6 +186,49 @@ def test_task_group_minds_the_retries_of_its_dag():
         pytest.raises(RetryAuthorityExceededError),
     ):
         DponeTaskGroup(pack=make_pack())
+
+
+@pytest.mark.parametrize("where", ["dag", "outer group", "group"])
+@pytest.mark.parametrize("retries", [4, "4"])
+def test_no_default_args_go_beyond_the_authority(where, retries):
+    args = {name: {"retries": retries} if name == where else {} for name in ("dag", "outer group", "group")}
+    with (
+        DAG(dag_id="mine", schedule=None, default_args=args["dag"]),
+        TaskGroup(group_id="outer", default_args=args["outer group"]),
+        pytest.raises(RetryAuthorityExceededError),
+    ):
+        DponeTaskGroup(pack=make_pack(), default_args=args["group"])
+
+
+@pytest.mark.parametrize("where", ["dag", "outer group", "group"])
+@pytest.mark.parametrize("backend", ExecutionBackend)
+def test_retries_of_default_args_are_those_of_the_task(where, backend):
+    plan = make_process_plan(backend=backend, pod=PodArguments(image="dpone:1"))
+    args = {name: {"retries": 1} if name == where else {} for name in ("dag", "outer group", "group")}
+    with (
+        DAG(dag_id="mine", schedule=None, default_args=args["dag"]) as dag,
+        TaskGroup(group_id="outer", default_args=args["outer group"]),
+    ):
+        DponeTaskGroup(pack=make_pack(processes=(plan,)), group_id="g", default_args=args["group"])
+    assert dag.get_task("outer.g.flights_history").retries == 1
+
+
+def test_retries_that_are_none_are_none():
+    assert DponeDag(make_pack(), default_args={"retries": None}).get_task("flights_history").retries == 0
+
+
+@pytest.mark.parametrize("mode", ["internal", "summary"])
+@pytest.mark.parametrize("backend", ExecutionBackend)
+def test_runtime_task_and_hooks_have_the_packs_deadline(mode, backend):
+    hooks = Hooks(
+        pre=(Hook(name="before", command=("true",)),), post=(Hook(name="after", command=("true",)),)
+    )
+    pod = PodArguments(image="dpone:1")
+    plan = make_process_plan(make_process(mode=mode), backend=backend, pod=pod, hooks=hooks)
+    dag = DponeDag(make_pack(processes=(plan,), dag={"execution_timeout_seconds": 600}))
+    limits = {task.task_id: task.execution_timeout for task in dag.tasks}
+    assert limits.pop("flights_history_gate") is None
+    assert set(limits.values()) == {timedelta(seconds=600)}
 
 
 @pytest.mark.parametrize("error", [TypeError("no such argument"), AttributeError("partial")])

@@ -106,7 +106,7 @@ def judge(task, pod=None, failure=None):
         if failure is not None:
             raise failure
 
-    task._watch(work)
+    task._watch({}, work)
 
 
 def test_a_pod_hook_passes_with_exit_code_zero_alone():

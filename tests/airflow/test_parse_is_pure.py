@@ -13,6 +13,8 @@ import pytest
 
 from airflow_provider_dpone import DponeTaskGroup, load_dpone_dags
 from airflow_provider_dpone.version_compat import DAG
+from dpone_contract.pack import ExecutionBackend, Hook, Hooks
+from tests.airflow.test_pods_of_packs import EVERYTHING
 from tests.factories import make_pack, make_process, make_process_plan, write_pack_file
 
 OURS = ("airflow_provider_dpone", "dpone_contract")
@@ -54,6 +56,18 @@ def packs(tmp_path):
         plans = (
             make_process_plan(make_process("mapped", items=30), outlets=("postgres://db/flights",)),
             make_process_plan(make_process("internal", mode="internal"), env_vars={"TZ": "UTC"}),
+            make_process_plan(
+                make_process("mapped_pods", items=30),
+                backend=ExecutionBackend.KUBERNETES,
+                pod=EVERYTHING,
+                hooks=Hooks(pre=(Hook(name="before", command=("true",)),)),
+            ),
+            make_process_plan(
+                make_process("pod", mode="internal"),
+                backend=ExecutionBackend.KUBERNETES,
+                pod=EVERYTHING.replaced(deferrable=None, pod_template_file="/nowhere/template.yaml"),
+                hooks=Hooks(post=(Hook(name="after", command=("true",)),)),
+            ),
         )
         pack = make_pack(
             f"w{number}", processes=plans, dag={"schedule": "@daily", "start_date": "2013-01-01"}
@@ -116,7 +130,7 @@ def _forbid_airflow(monkeypatch):
 
 def test_loading_a_folder_opens_its_packs_and_nothing_else(packs, opened):
     dags = load_dpone_dags(packs, {}, strict=True)
-    assert sum(len(dag.tasks) for dag in dags.values()) == 9
+    assert sum(len(dag.tasks) for dag in dags.values()) == 24
     assert sorted(opened) == sorted(packs.rglob("airflow-pack.json"))
 
 

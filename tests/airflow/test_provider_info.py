@@ -9,7 +9,14 @@ import pytest
 import airflow_provider_dpone
 from airflow_provider_dpone.provider_info import get_provider_info
 
-PUBLIC = ("DponeDag", "DponeProcessOperator", "DponeTaskGroup", "__version__", "load_dpone_dags")
+PUBLIC = (
+    "DponeDag",
+    "DponePodOperator",
+    "DponeProcessOperator",
+    "DponeTaskGroup",
+    "__version__",
+    "load_dpone_dags",
+)
 
 
 def run(program):
