@@ -69,7 +69,7 @@ def test_gate_passes_by_evidence_and_not_by_a_mark(pods):
     } == (states(failed))
     pods.history.sql(MENDED)
 
-    pods.airflow.mark_success(failed, TASK, MIDDLE)
+    pods.airflow.mark(failed.dag_id, failed.run_id, TASK, MIDDLE, "success")
     refused = pods.airflow.clear(failed, (GATE, -1), ("after", -1))
     assert (["failed"], upstream) == (states(refused)[GATE], states(refused)["after"]), refused.log
     assert "DPONE_OUTCOME_NOT_PASSED: nothing says that the campaign is complete" in refused.log

@@ -7,6 +7,7 @@ from tests.kubernetes_api.orders import Call, CallOrder, PodFault, PodOrder
 
 # By item: the calls that fail in its attempts, what is said of it, and how many attempts it gets of three.
 DENIED = "DPONE_POD_REFUSED: Kubernetes does not allow it: HTTP 403"
+DAMAGED = "the run did not pass: DPONE_RUN_CONTEXT_INVALID: the process argument is damaged"
 REFUSED = {
     0: (CallOrder(Call.CREATE, 403, message="pods is forbidden"), f"{DENIED}: pods is forbidden"),
     1: (
@@ -14,7 +15,7 @@ REFUSED = {
         "DPONE_POD_REFUSED: Kubernetes finds the pod invalid: HTTP 422: spec is wrong",
     ),
     2: (CallOrder(Call.EXEC, 403, message="pods/exec is forbidden"), DENIED),
-    3: (PodOrder(PodFault.COMMAND, command=("dpone", "run", "--process", "damaged")), "(exit code 2)"),
+    3: (PodOrder(PodFault.COMMAND, command=("dpone", "run", "--process", "damaged")), DAMAGED),
 }
 BUSY = {
     0: CallOrder(Call.READ, 500, times=2),

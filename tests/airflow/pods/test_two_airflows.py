@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from tests.airflow.pods.held_chunks import HeldChunks
-from tests.airflow.pods.pod_runs import build
+from tests.airflow.pods.pod_runs import TASK, build
 from tests.waiting import wait_until
 
 CHUNKS = 4
@@ -66,5 +66,22 @@ def test_leftover_pod_is_ended_before_the_next_attempt_starts_its_own(pods, othe
     held.wait_for(1)
     other.signal(signal.SIGKILL)
     other.wait()
-    assert pods.api.pod().runs_process, "nobody has told the pod"
+    assert pods.api.pod("try_number=1").runs_process, "nobody has told the pod"
+    run_id = other.last_run("history")
+    other.mark("history", run_id, TASK, -1, "failed")
+    other.start_run("history", run_id, [(TASK, -1)])
+    left = pods.api.wait_for(lambda pod: pod.deleted, "try_number=1")
+    pods.api.wait_for(lambda pod: pod.gone, "try_number=1")
+    # As if ninety seconds had passed: a chunk under way was ended with its pod.
+    held.lapse_lease(1)
     held.release(1)
+    finished = other.finish_run()
+    assert "success" == finished.state, finished.log
+    assert (
+        f"the pod {left.name} of an earlier attempt is ended before this one starts its own" in finished.log
+    )
+    kinds = [call.call for call in pods.api.calls() if call.call in {"create", "delete"}]
+    assert ["create", "delete", "create"] == kinds[:3]
+    assert ["1", "2"] == [pod.labels["try_number"] for pod in pods.api.pods()]
+    pods.history.require_loaded(1)
+    assert {1: ("committed", 2)} == pods.history.chunks()
