@@ -156,6 +156,7 @@ class AirflowApi:
         *,
         only_failed: bool = False,
         reset_dag_runs: bool = True,
+        include_downstream: bool = False,
     ) -> list[TaskState]:
         """Clear the task's instances with these map indexes, or all of them, and return what was cleared.
 
@@ -167,9 +168,20 @@ class AirflowApi:
             "task_ids": [task_id] if map_indexes is None else [[task_id, index] for index in map_indexes],
             "only_failed": only_failed,
             "reset_dag_runs": reset_dag_runs,
+            "include_downstream": include_downstream,
         }
         answer = self._call("POST", f"/dags/{quote(dag_id)}/clearTaskInstances", body)
         return [_parse_task_state(item) for item in answer["task_instances"]]
+
+    def mark(self, dag_id: str, run_id: str, task_id: str, map_index: int, state: str) -> None:
+        """Set the state of one task instance by hand: success or failed."""
+        path = f"{_run_path(dag_id, run_id)}/taskInstances/{quote(task_id)}?map_index={map_index}"
+        self._call("PATCH", f"{path}&update_mask=new_state", {"new_state": state})
+
+    def asset_events(self, dag_id: str, run_id: str) -> list[str]:
+        """Give the URI of every asset event that a run has caused, oldest first."""
+        query = urlencode({"source_dag_id": dag_id, "source_run_id": run_id, "order_by": "timestamp"})
+        return [str(event["uri"]) for event in self._call("GET", f"/assets/events?{query}")["asset_events"]]
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, map_index: int, try_number: int) -> str:
         """Plain text of one try's log, a line an event; an event's further fields follow it as JSON."""
