@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from dpone_contract.chunk_options import MAX_CHUNKS_DEFAULT, MAX_CHUNKS_LIMIT, ChunkOptions
 from dpone_contract.frozen import FrozenModel
@@ -173,8 +173,8 @@ class BackfillOptions(FrozenModel):
     max_chunks: Annotated[int, Field(ge=1, le=MAX_CHUNKS_LIMIT)] = Field(
         default=MAX_CHUNKS_DEFAULT, description="Refuse a plan with more chunks."
     )
-    stop_after_failures: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Halt the campaign after so many failed chunks."
+    stop_after_failures: Annotated[int, Field(ge=1, le=MAX_CHUNKS_LIMIT)] | None = Field(
+        default=None, description="Halt the campaign after so many failed chunks, at most max_chunks."
     )
     state: BackfillStateOptions = Field(default=BackfillStateOptions(), description="The ledger.")
     state_dir: str | None = Field(
@@ -186,6 +186,14 @@ class BackfillOptions(FrozenModel):
     verify: Literal["counts", "strict", "checksum"] = Field(
         default="counts", description="Depth of verification."
     )
+
+    @field_validator("stop_after_failures")
+    @classmethod
+    def _require_reachable(cls, failures: int | None, found: ValidationInfo) -> int | None:
+        most = found.data.get("max_chunks", MAX_CHUNKS_LIMIT)
+        if failures is not None and failures > most:
+            raise ValueError(f"so many chunks never fail: max_chunks is {most}")
+        return failures
 
 
 class StrategyOptions(FrozenModel):

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from dpone_contract.chunk_options import ChunkKind
+from dpone_contract.errors import CampaignDriftError, LedgerMissingError, TableMissingError
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, TableName
 from dpone_contract.process import CampaignPlan, Process
@@ -186,27 +187,63 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
     """Look at both tables, create a missing target and ledger, and describe the campaign that this run wants.
 
     Errors: TableMissingError, TableUnsuitableError, ColumnsDifferError, NullsFoundError, LedgerMissingError,
-    ConnectionFailedError; nothing was moved then.
+    ConnectionFailedError; CampaignDriftError for a target that was dropped since; nothing was moved or made then.
     """
     manifest = process.manifest
-    ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=True)
+    has_begun = _has_begun(manifest, planned, connections)
+    ends = _look_at_ends(manifest, planned, connections, has_begun=has_begun)
     in_a_file = manifest.backfill.state.in_a_file
     run = new_local_run(ends.target.shape.identity.relation) if in_a_file else None
     ledger = open_ledger(manifest, connections, run)
     ledger.ensure_schema()
-    if ledger.read_campaign(planned.plan.run_key) is None:
+    if not has_begun:
         require_no_nulls(connections.source, manifest, ends.column)
     bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends).replaced(local_run=run)
     return PreparedRun(ledger, _wanted(manifest, planned, ends), bootstrap)
 
 
-def prepare_verification(process: Process, planned: CampaignPlan, connections: Connections) -> PreparedRun:
+def _has_begun(manifest: Manifest, planned: CampaignPlan, connections: Connections) -> bool:
+    """Whether the ledger has the campaign; of a ledger of which a part is missing, that is made first."""
+    ledger = open_ledger(manifest, connections)
+    try:
+        try:
+            exists = ledger.exists()
+        except LedgerMissingError:
+            ledger.ensure_schema()
+            exists = True
+        return exists and ledger.read_campaign(planned.plan.run_key) is not None
+    finally:
+        ledger.close()
+
+
+def _look_at_ends(
+    manifest: Manifest, planned: CampaignPlan, connections: Connections, *, has_begun: bool
+) -> PostgresEnds:
+    """Look at both tables; a missing target is made for a new campaign alone: what an old one has loaded is gone with its own."""
+    try:
+        return look_at_ends(manifest, planned, connections.source, connections.sink, create=not has_begun)
+    except TableMissingError as error:
+        if not has_begun or error.where != "sink.table":
+            raise
+        raise CampaignDriftError(
+            f"the target table {manifest.sink.table} of campaign {planned.plan.run_key} is gone, with what was loaded into it",
+            where=f"target.table {manifest.sink.table}",
+            next_step="restore it, or begin a new campaign under another backfill_id",
+            run_key=planned.plan.run_key,
+        ) from error
+
+
+def prepare_verification(
+    process: Process, planned: CampaignPlan, connections: Connections, *, repairs: bool
+) -> PreparedRun:
     """Look at both tables and describe the campaign that they belong to; nothing is created.
+
+    Unless it `repairs`, this user may read the target and do nothing else to it.
 
     Errors: as `prepare_run`, but for a ledger that is missing.
     """
     manifest = process.manifest
-    ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=False)
+    ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=False, writes=repairs)
     bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends)
     return PreparedRun(open_ledger(manifest, connections), _wanted(manifest, planned, ends), bootstrap)
 
@@ -324,13 +361,17 @@ def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignor
     into = told.sink.chunked(told)
     key = MergeKey(told.unique_key, told.version_column)
     change = slice_change(told.inner_mode, into, key, told.delete_triggers, after)
-    sink = PostgresSink(
-        told.sink.resolve(),
-        into,
-        change,
-        RowCompletion(told.ledger_schema) if told.local_run is None else BareCommit(told.local_run),
-        told.sink.seen,
-        strict=told.strict,
-        after=after,
-    )
+    try:
+        sink = PostgresSink(
+            told.sink.resolve(),
+            into,
+            change,
+            RowCompletion(told.ledger_schema) if told.local_run is None else BareCommit(told.local_run),
+            told.sink.seen,
+            strict=told.strict,
+            after=after,
+        )
+    except BaseException:
+        source.close()
+        raise
     return SourceToSink(source, sink)

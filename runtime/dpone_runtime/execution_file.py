@@ -18,6 +18,7 @@ from dpone_runtime.domain.campaign import Campaign, TableIdentity
 from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.domain.coverage import Coverage
 from dpone_runtime.ports.ledger import CampaignLedger
+from dpone_runtime.state_directory import EXECUTION_SUFFIX
 
 _PAGE = 1_000
 
@@ -37,7 +38,7 @@ def write_execution_file(
     Source: the design, verification.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{campaign.run_key}.execution.json"
+    path = directory / f"{campaign.run_key}{EXECUTION_SUFFIX}"
     handle, temporary = tempfile.mkstemp(dir=directory, prefix=".execution-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

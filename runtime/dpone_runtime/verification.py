@@ -95,7 +95,8 @@ def verify(
             next_step='add --reason "..."; it is kept in the ledger',
         )
     planned = plan_and_verify(process, context, RunOrder(place=order.command.manifest))
-    prepared = prepare_verification(process, planned, resolve_connections(process.manifest, environ))
+    connections = resolve_connections(process.manifest, environ)
+    prepared = prepare_verification(process, planned, connections, repairs=order.flags.repair)
     progress = Progress(planned.plan, elapsed, quiet=order.flags.quiet, terminal=sys.stderr.isatty())
     verification = _Verification(process, context, environ, order, interruption, planned, prepared, progress)
     try:

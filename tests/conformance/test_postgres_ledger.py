@@ -22,6 +22,7 @@ from dpone_contract.errors import (
     CampaignBusyError,
     ChunkBusyError,
     ConnectionFailedError,
+    DatabaseFailedError,
     LedgerMissingError,
     OverlapError,
     SessionUnsafeError,
@@ -173,6 +174,24 @@ def test_a_user_who_may_not_create_is_told_what_to_do(database, stranger):
         assert RIGHTS in refusal.value.next_step
         assert "audit" in refusal.value.message
         assert not ledger.exists()
+
+
+def test_a_ledger_that_may_not_be_read_is_told_of_as_read(database, stranger):
+    with opened_ledger(database, "audit") as ledger:
+        ledger.ensure_schema()
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute(sql.SQL("GRANT USAGE ON SCHEMA audit TO {}").format(name_of(stranger)))
+    with opened_ledger(stranger, "audit") as ledger:
+        assert ledger.exists()
+        with pytest.raises(DatabaseFailedError, match="while reading the ledger"):
+            ledger.read_campaign(RUN_KEY)
+        with pytest.raises(DatabaseFailedError, match="while writing the ledger"):
+            open_campaign_of(ledger)
+
+
+def open_campaign_of(ledger):
+    """Ask for a transition, which begins a transaction."""
+    return ledger.transition(RUN_KEY, None, lambda view: None)
 
 
 def test_a_user_needs_no_more_than_the_named_rights_where_the_ledger_is_there(database, stranger):

@@ -137,6 +137,15 @@ def open_broken(bootstrap: dict[str, object]) -> SmallLoader:
     raise ConnectionFailedError("no route", where="connection x", next_step="look")
 
 
+def open_later(bootstrap: dict[str, object]) -> SmallLoader:
+    """Find no place once, and then one."""
+    refused = Path(str(bootstrap["folder"])) / "refused"
+    if not refused.exists():
+        refused.touch()
+        raise ConnectionFailedError("too many connections", next_step="look", transient=True)
+    return open_lane(bootstrap)
+
+
 def open_silent(bootstrap: dict[str, object]) -> SmallLoader:
     """Open, with a heartbeat that never comes."""
     for thread in threading.enumerate():

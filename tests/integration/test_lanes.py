@@ -183,6 +183,13 @@ def test_a_lane_that_cannot_open_says_why(make_pool):
     )
 
 
+def test_a_lane_that_finds_no_place_tries_again(make_pool, tmp_path):
+    pool = make_pool(opener="open_later")
+    opened(pool)
+    assert (tmp_path / "refused").exists()
+    assert 1 == len(lane_processes(pool))
+
+
 @pytest.mark.parametrize("opener", ["no_such_function", "found_lane"])
 def test_a_lane_that_breaks_while_opening_is_gone(make_pool, opener):
     pool = make_pool(opener=opener)

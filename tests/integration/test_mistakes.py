@@ -197,6 +197,34 @@ def test_a_table_recreated_in_mid_campaign_stops_it(history: History, table: str
     assert chunks == history.chunks()
 
 
+VERBS = (
+    ("run",),
+    ("backfill", "run", "--execute"),
+    ("backfill", "resume"),
+    ("backfill", "resume", "--reason", "again"),
+    ("backfill", "retry-failed", "--execute"),
+    ("backfill", "restart", "--reason", "again", "--execute"),
+)
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_target_that_was_dropped_is_not_made_again_for_its_campaign(
+    history: History, *, complete: bool
+) -> None:
+    history.run("run", history.manifest(), faults=[] if complete else [("copied", 2, KILL_LANE)])
+    chunks = history.chunks()
+    history.sql("DROP TABLE target.history")
+    for verb, *options in VERBS:
+        words = [verb, *options[:1]] if verb == "backfill" else [verb]
+        told = history.run(*words, history.manifest(), *(options[1:] if verb == "backfill" else ()))
+        assert 2 == told.exit_code, told.output
+        assert "the target table target.history of campaign" in told.stderr
+        assert "is gone" in told.stderr
+        assert "DPONE_BACKFILL_CAMPAIGN_DRIFT" in told.stderr
+        assert history.value("SELECT to_regclass('target.history')") is None
+    assert chunks == history.chunks()
+
+
 def test_a_pinned_campaign_whose_window_was_edited_stops(history: History) -> None:
     pinned = "    backfill:\n      backfill_id: history_2013\n"
     text = manifest_text(3).replace("    backfill:\n", pinned)

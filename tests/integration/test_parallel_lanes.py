@@ -9,9 +9,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil  # type: ignore[import-untyped]  # its stubs are a package of their own
+import psycopg
 import pytest
 
-from tests.integration.campaigns import DAYS, History, manifest_text, with_lanes
+from quickstart.embedded_postgres import EmbeddedPostgres
+from tests.integration.campaigns import DAYS, History, manifest_text, opened_history, with_lanes
 from tests.integration.child_runs import Fault, Run
 from tests.integration.fault_lane import (
     BEAR_A_CHILD,
@@ -162,6 +164,31 @@ def test_lanes_that_the_server_has_no_room_for_end_the_run_before_any_claim(
     )
     assert 0 == done.exit_code, done.output
     history.require_loaded(DAYS)
+
+
+def test_a_lane_that_the_server_has_no_room_for_is_opened_once_there_is_some(tmp_path: Path) -> None:
+    with EmbeddedPostgres() as server, opened_history(server.uri("postgres"), tmp_path) as history:
+        history.add_reader("loader", "secret")
+        # The ledger, the fence, both lanes, and somebody who leaves.
+        history.sql(
+            "GRANT INSERT, DELETE ON target.history TO loader; ALTER ROLE loader CONNECTION LIMIT 4;"
+            "CREATE SCHEMA dpone_audit AUTHORIZATION loader"
+        )
+        found = urlsplit(history.uri)
+        loader = found._replace(netloc=f"loader:secret@{found.hostname}:{found.port}").geturl()
+        log = server.folder / "server.log"
+        with psycopg.connect(loader):
+            run = history.start(
+                "run",
+                history.manifest(manifest_text(DAYS, lanes=2)),
+                environ={"DPONE_CONN_TARGET_DB": loader},
+            )
+            refusal = "too many connections for role"
+            wait_until(lambda: refusal in log.read_text() or run.ended(), 60, "the refusal of a lane")
+        done = run.finish()
+        assert 0 == done.exit_code, done.output
+        assert refusal in log.read_text()
+        history.require_loaded(DAYS)
 
 
 def test_a_failure_of_one_lane_bounds_its_peers(history: History) -> None:

@@ -15,7 +15,7 @@ from tests.integration.inner_modes import KEY, UNIQUE, mode_text
 from tests.integration.test_mistakes import PASSWORD, as_user
 
 MANUAL = Path(__file__).parents[2] / "docs" / "ledger.md"
-ROW = re.compile(r"^\| (source|target of .*|ledger that is there) \| (.*) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (source|target of .*|ledger of .*|ledger that is there) \| (.*) \|$", re.MULTILINE)
 MODES = ("partition_replace", "replace", "full_refresh", "incremental_append", "incremental_merge")
 LEDGER = "dpone_audit.__dpone__backfill_"
 
@@ -83,6 +83,30 @@ def test_a_user_with_what_the_manual_lists_may_run(least: History, mode: str, *,
         done = least.run("run", least.manifest(text_of(mode)))
     assert 0 == done.exit_code, done.output
     least.require_loaded(1)
+
+
+VERIFY = "`dpone backfill verify`"
+
+
+@pytest.mark.parametrize("mode", ["partition_replace", "incremental_merge"])
+def test_who_verifies_needs_to_read_and_to_write_what_was_found(least: History, mode: str) -> None:
+    path = least.manifest(text_of(mode).replace("    backfill:\n", "    backfill:\n      verify: checksum\n"))
+    owner = dict.fromkeys(least.environ, least.uri)
+    assert 0 == least.run("run", path, environ=owner).exit_code
+    database = str(least.value("SELECT current_database()"))
+    least.sql("REVOKE ALL ON ALL TABLES IN SCHEMA dpone_audit FROM least")
+    for what, schema in (("target", "target"), ("ledger", "dpone_audit")):
+        for privilege, on in listed(f"{what} of {VERIFY}"):
+            least.sql(f"GRANT {placed(privilege, on, schema, database)} TO least")
+    done = least.run("backfill", "verify", path)
+    assert 0 == done.exit_code, done.output
+    assert "1 of 1 chunks" in done.output
+    repair = least.run("backfill", "verify", path, "--repair", "--reason", "again")
+    assert repair.exit_code != 0
+    assert "lacks" in repair.stderr
+    least.sql("REVOKE SELECT ON target.history FROM least")
+    refused = least.run("backfill", "verify", path)
+    assert "lacks SELECT on target table target.history, which a verification needs" in refused.stderr
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from dpone_runtime.services.open_campaign import closes_when_asked, in_the_way
 
 RUNNING_SHOWN = 10
 OTHERS_SHOWN = 10
+_LIFTING = re.compile(r"(`dpone backfill (?:retry-failed|resume) MANIFEST(?: --execute)?)`")
+"""Commands of the catalogue that a campaign which is not open asks a reason of."""
 _INFO, _ACTION, _INFRASTRUCTURE = Urgency.INFO, Urgency.ACTION, Urgency.INFRASTRUCTURE
 
 
@@ -164,7 +167,7 @@ def _of_chunks(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
     yield from _stopped(found, campaign)
     retry = found.backfill("retry-failed", "--execute", *reason)
     for group in found.failed:
-        advice = (advice_of(group.code) or "").replace("MANIFEST", found.command)
+        advice = _advice(group.code, gives_reason=bool(reason)).replace("MANIFEST", found.command)
         yield Symptom(
             "failed",
             _ACTION,
@@ -186,6 +189,12 @@ def _of_chunks(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
     if found.counts.get(ChunkStatus.COMMITTED, 0) >= campaign.chunks_total:
         told = "every chunk is committed, and the campaign is not marked complete: its last run ended before it could"
         yield Symptom("unmarked", _ACTION, told, found.backfill("resume", *reason))
+
+
+def _advice(code: str, *, gives_reason: bool) -> str:
+    """Give what the catalogue advises; its commands lift a halt where they give a reason."""
+    advice = advice_of(code) or ""
+    return _LIFTING.sub(r"\1 --reason ...`", advice) if gives_reason else advice
 
 
 def counted(count: int, one: str, several: str) -> str:

@@ -52,6 +52,11 @@ def only_of(**changes):
         ({"sink__strategy__unique_key": "id"}, "unique_key must be a list", "write a list"),
         ({"backfill__parallel_workers": "2"}, "parallel_workers must be a whole number", "without quotes"),
         (
+            {"backfill__stop_after_failures": 11, "backfill__max_chunks": 10},
+            "so many chunks never fail: max_chunks is 10",
+            "",
+        ),
+        (
             {"backfill__parallel_workers": 0},
             "parallel_workers must be greater than or equal to 1",
             "write a value",

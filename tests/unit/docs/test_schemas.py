@@ -263,7 +263,8 @@ def full_manifest() -> Any:
         backfill__parallel_workers=1,
         backfill__retry_policy="failed_only",
         backfill__lease_ttl_minutes=1,
-        backfill__max_chunks=1,
+        # That stop_after_failures is at most this no schema can say.
+        backfill__max_chunks=1_000_000,
         backfill__stop_after_failures=1,
         backfill__state={
             "backend": "local_file",

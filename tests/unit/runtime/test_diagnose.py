@@ -279,6 +279,14 @@ def test_a_failure_tells_what_its_code_advises():
     assert "MANIFEST" not in told.text
 
 
+def test_what_a_code_advises_lifts_a_halt():
+    halted = make_campaign(status=CampaignStatus.HALTED, updated_at=NOON)
+    situation = make_situation(campaign=halted, counts={COMMITTED: 3, FAILED: 2}, failed=FAILURES)
+    (told,) = (symptom for symptom in diagnose(situation).symptoms if symptom.name == "failed")
+    assert "`dpone backfill retry-failed m.yaml --execute --reason ...`" in told.text
+    assert "`dpone backfill resume m.yaml --reason ...`" in told.text
+
+
 def view_of(situation: Situation) -> DiagnosisView:
     planned = plan_campaign(make_process(mode="internal", chunks=5))
     session = LockingSession(7, "dpone sink", "active", timedelta(seconds=12), waits=True, holds=("chunk 1",))

@@ -9,12 +9,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError, DponeError, InternalError
 from dpone_runtime.adapters.lanes.containment import die_with_parent
 from dpone_runtime.adapters.lanes.frames import Frame, FrameError, encode_frame, read_frame, request_of_frame
+from dpone_runtime.domain.retry_rule import THREE_TRIES
 from dpone_runtime.ports.connectors import CommitUnknownError
 from dpone_runtime.ports.lanes import ChunkLoader
 
@@ -47,7 +49,7 @@ class LaneChild:
         opening = read_frame(self._connection)
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         try:
-            loader = _open(opening)
+            loader = _open_in_some_tries(opening)
         except DponeError as error:
             self.send({"kind": "broken", **_told(error)})
             return
@@ -93,6 +95,20 @@ class LaneChild:
     def _beat(self) -> None:
         while not self._stopped.wait(HEARTBEAT_SECONDS):
             self.send({"kind": "heartbeat"})
+
+
+def _open_in_some_tries(frame: Frame) -> ChunkLoader:
+    """Open, again a little later where a refusal may pass by itself: a server that has no place left, or that starts."""
+    tries = 1
+    while True:
+        try:
+            return _open(frame)
+        except DponeError as error:
+            wait = THREE_TRIES.wait_after(tries) if error.transient else None
+            if wait is None:
+                raise
+        time.sleep(wait.total_seconds())
+        tries += 1
 
 
 def _open(frame: Frame) -> ChunkLoader:

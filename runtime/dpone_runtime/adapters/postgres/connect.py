@@ -45,7 +45,7 @@ PgConnection = psycopg.Connection[tuple[object, ...]]
 def connect(connection: ResolvedConnection, purpose: str, *, again: bool = False) -> PgConnection:
     """Open an autocommitting session named `dpone <purpose>`; nothing is prepared, so that poolers work.
 
-    `again`: the same login has succeeded before in this process, so that a refusal may pass by itself.
+    `again`: the same login has succeeded before in this run, so that a refusal may pass by itself.
 
     Errors: ConnectionFailedError with the server's own reason.
     """

@@ -52,8 +52,11 @@ def look_at_ends(
     sink: ResolvedConnection,
     *,
     create: bool,
+    writes: bool = True,
 ) -> PostgresEnds:
     """Describe both ends and require that they fit; with `create`, make a target that is missing.
+
+    Unless it is to be written, this user needs no right to write the target.
 
     Errors: TableMissingError, TableUnsuitableError, ColumnsDifferError, ManifestInvalidError for a filter,
     ConnectionFailedError.
@@ -65,9 +68,11 @@ def look_at_ends(
         name = planned.plan.spec.column
         column = require_chunk_column(described.shape.column(name), str(manifest.source.table), planned.plan)
         target = _target(sink_session, manifest, described, column.name, create=create)
+        _require_fits(target, manifest, writes=writes)
         into = require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
         matched = match_columns(described.shape, target.shape, _midnights_of(planned))
-        _require_mode_fits(sink_session, manifest, target, matched.names)
+        if writes:
+            _require_mode_fits(sink_session, manifest, target, matched.names)
         seen_target = seen_target or see_table(sink_session, manifest.sink.table)
     if seen_source is None or seen_target is None:
         raise TableMissingError(
@@ -134,16 +139,17 @@ def inspection_lines(
             yield from (f"{text};" for text in statements)
             matched = match_columns(described.shape, created_shape(described.shape))
         else:
-            _require_fits(target, manifest)
+            _require_fits(target, manifest, writes=True)
             require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
             matched = match_columns(described.shape, target.shape, _midnights_of(planned))
             _require_mode_fits(sink_session, manifest, target, matched.names)
         yield from matched.lines()
 
 
-def _require_fits(target: PgTable, manifest: Manifest) -> None:
+def _require_fits(target: PgTable, manifest: Manifest, *, writes: bool) -> None:
     backfill = manifest.backfill
-    require_target_fits(target, backfill.inner_mode, compares=backfill.verify == "checksum")
+    compares = backfill.verify == "checksum"
+    require_target_fits(target, backfill.inner_mode, compares=compares, writes=writes)
 
 
 def _require_mode_fits(
@@ -184,7 +190,6 @@ def _target(
             )
         statements = plan_target(session, source.shape, table, _key_of(manifest), column)
         found = create_target(session, table, statements)
-    _require_fits(found, manifest)
     return found
 
 

@@ -125,7 +125,9 @@ class PostgresSession:
             raise ledger_gone(self._schema, self._where) from error
         except psycopg.Error as error:
             self._roll_back()
-            raise translate(error, "writing the ledger", self._where) from error
+            reads = all(statement.text.startswith("SELECT") for statement in statements)
+            doing = "reading the ledger" if reads else "writing the ledger"
+            raise translate(error, doing, self._where) from error
         if statements[-1].name == "commit" and cursors[-1].statusmessage != "COMMIT":
             raise DatabaseFailedError(
                 f"the ledger's transaction ended with {cursors[-1].statusmessage}",

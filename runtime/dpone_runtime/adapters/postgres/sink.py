@@ -58,7 +58,7 @@ class PostgresSink:
         self._seen = seen
         self._look = seen.look()
         self._queries = protocol_queries()
-        self._connection = connect(connection, "sink")
+        self._connection = connect(connection, "sink", again=True)
         self._strict = strict
         self._after = after
         """Told the name of each step that is done; tests stop the process there."""

@@ -48,7 +48,7 @@ class PostgresSource:
         self._seen = seen
         self._look = seen.look()
         self._digests = digests
-        self._connection = connect(connection, "source")
+        self._connection = connect(connection, "source", again=True)
 
     @contextmanager
     def read(self, chunk: Chunk) -> Iterator[CopyStream]:

@@ -34,8 +34,12 @@ def needed_privileges(mode: InnerMode, *, compares: bool = False, watched: bool 
     return ("SELECT", *commands) if reads and "SELECT" not in commands else commands
 
 
-def require_target_fits(found: PgTable, mode: InnerMode, *, compares: bool = False) -> None:
+def require_target_fits(
+    found: PgTable, mode: InnerMode, *, compares: bool = False, writes: bool = True
+) -> None:
     """Require a table in which exactly-once holds: ordinary or partitioned, logged, without filtering row security.
+
+    Unless it `writes`, this user needs to read it and no more.
 
     Errors: TableUnsuitableError naming what it is; DatabaseFailedError for a missing privilege.
     """
@@ -58,11 +62,15 @@ def require_target_fits(found: PgTable, mode: InnerMode, *, compares: bool = Fal
         what, next_step = reason
         raise TableUnsuitableError(f"target {name} {what}", where="sink.table", next_step=next_step)
     require_usage(found, "sink")
-    needed = needed_privileges(mode, compares=compares, watched=bool(found.delete_triggers))
+    needed: tuple[str, ...] = ("SELECT",)
+    what_for = "a verification"
+    if writes:
+        needed = needed_privileges(mode, compares=compares, watched=bool(found.delete_triggers))
+        what_for = mode.value
     missing = [privilege for privilege in needed if privilege not in found.privileges]
     if missing:
         raise DatabaseFailedError(
-            f"this user lacks {', '.join(missing)} on target table {name}, which {mode.value} needs",
+            f"this user lacks {', '.join(missing)} on target table {name}, which {what_for} needs",
             where="sink.table",
             next_step=f"GRANT {', '.join(needed)} ON {name}",
         )
