@@ -9,9 +9,10 @@ from dpone_contract.errors.root import DponeError
 class ConnectionMissingError(DponeError):
     """No connection of this name is configured where the run looks for it.
 
-    Raised: before either end is opened.
+    Raised: before either end is opened; by `check`, where the catalog names no secret for a connection of a pod.
 
-    Retry: no. Do: set DPONE_CONN_<NAME> or AIRFLOW_CONN_<NAME>, or put a file of that name under DPONE_CONNECTIONS_DIR.
+    Retry: no. Do: set DPONE_CONN_<NAME> or AIRFLOW_CONN_<NAME>, or put a file of that name under DPONE_CONNECTIONS_DIR; for
+    a pod, name the secret under `connections` in the catalog.
     """
 
     code = ErrorCode.CONNECTION_MISSING
