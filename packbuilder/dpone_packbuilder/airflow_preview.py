@@ -6,7 +6,7 @@ It holds names of connections and secrets, and never a value of one.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -55,7 +55,7 @@ class PreviewedPool(FrozenModel):
     """The pool of mapped tasks, and how it is made."""
 
     name: ShortText = Field(description="Name of the pool.")
-    slots: Count = Field(description="Slots that the mapped tasks fill.")
+    slots: Count = Field(description="Slots that the mapped tasks need at most.")
     command: str = Field(description="Command that creates it.")
 
 
@@ -111,31 +111,40 @@ class AirflowPreview(FrozenModel):
 
 
 def airflow_preview(packs: tuple[Pack, ...]) -> AirflowPreview:
-    """Give the document of some packs."""
-    return AirflowPreview(workloads=tuple(map(_workload, packs)))
+    """Give the document of some packs; a pool that several share is as large as the widest of them needs."""
+    plans = [plan for pack in packs for plan in pack.processes]
+    return AirflowPreview(workloads=tuple(_workload(pack, plans) for pack in packs))
 
 
-def pool_command(plan: ProcessPlan, mapping: MappingPlan) -> str:
-    """Give the command that creates a mapping's pool; one that counts tasks which the triggerer holds, where there are any."""
-    pool = mapping.limits.pool
-    quoted = f'"{pool}"' if " " in pool else shlex.quote(pool)
-    command = f'airflow pools set {quoted} {mapping.limits.max_active} "{pool.replace("_", " ")}"'
-    return f"{command} --include-deferred" if plan.pod.deferrable else command
+def pool_of(mapping: MappingPlan, plans: Iterable[ProcessPlan]) -> PreviewedPool:
+    """Give the pool of a mapping, and the one command that creates it for all of the plans that use it.
+
+    Where the triggerer waits for a pod, the pool counts tasks that it holds; Airflow leaves them out otherwise.
+    """
+    name = mapping.limits.pool
+    sharing = [(plan, plan.mapping.limits) for plan in plans if isinstance(plan.mapping, MappingPlan)]
+    sharing = [(plan, limits) for plan, limits in sharing if limits.pool == name]
+    slots = max(limits.max_active for _, limits in sharing)
+    quoted = f'"{name}"' if " " in name else shlex.quote(name)
+    command = f'airflow pools set {quoted} {slots} "{name.replace("_", " ")}"'
+    if any(plan.pod.deferrable for plan, _ in sharing):
+        command += " --include-deferred"
+    return PreviewedPool(name=name, slots=slots, command=command)
 
 
-def _workload(pack: Pack) -> PreviewedWorkload:
+def _workload(pack: Pack, plans: list[ProcessPlan]) -> PreviewedWorkload:
     return PreviewedWorkload(
         workload=pack.workload,
         release=pack.release,
         deployment=pack.deployment,
         pack_fingerprint=pack.fingerprint,
         dag=pack.dag,
-        processes=tuple(_process(pack, plan) for plan in pack.processes),
+        processes=tuple(_process(pack, plan, plans) for plan in pack.processes),
         sizes=pack_sizes(pack),
     )
 
 
-def _process(pack: Pack, plan: ProcessPlan) -> PreviewedProcess:
+def _process(pack: Pack, plan: ProcessPlan, plans: list[ProcessPlan]) -> PreviewedProcess:
     mapping = plan.mapping if isinstance(plan.mapping, MappingPlan) else None
     in_pods = plan.backend is ExecutionBackend.KUBERNETES
     return PreviewedProcess(
@@ -145,11 +154,7 @@ def _process(pack: Pack, plan: ProcessPlan) -> PreviewedProcess:
         tasks=tuple(_tasks(plan)),
         labels=plan.labels,
         most_at_once=mapping.limits.max_active if mapping else pack.dag.max_active_runs,
-        pool=PreviewedPool(
-            name=mapping.limits.pool, slots=mapping.limits.max_active, command=pool_command(plan, mapping)
-        )
-        if mapping
-        else None,
+        pool=pool_of(mapping, plans) if mapping else None,
         plan_fingerprint=mapping.plan_fingerprint if mapping else None,
         process_digest=plan.process_digest,
         retry_authority=plan.retry_authority,

@@ -30,14 +30,14 @@ _KINDS = {
 _WHERE = {"pod": "in a pod", "child process": "in a child process", "worker": "on the worker"}
 
 
-def airflow_heading(pack: Pack) -> str:
-    """Give the line above the sections of a pack."""
-    return f"workload {pack.workload}, DAG {pack.dag.dag_id}: release {pack.release}, deployment {pack.deployment}"
+def airflow_reports(packs: tuple[Pack, ...]) -> Iterator[tuple[str, tuple[Section, ...]]]:
+    """Give of each pack a heading and what it becomes, in the order in which somebody who publishes it asks."""
+    for pack, workload in zip(packs, airflow_preview(packs).workloads, strict=True):
+        names = f"release {pack.release}, deployment {pack.deployment}"
+        yield f"workload {pack.workload}, DAG {pack.dag.dag_id}: {names}", _sections(pack, workload)
 
 
-def airflow_sections(pack: Pack) -> tuple[Section, ...]:
-    """Give what a pack becomes, in the order in which somebody who publishes it asks."""
-    (workload,) = airflow_preview((pack,)).workloads
+def _sections(pack: Pack, workload: PreviewedWorkload) -> tuple[Section, ...]:
     sections = [Section("DAG", tuple(_dag_rows(pack.dag)))]
     for plan, process in zip(pack.processes, workload.processes, strict=True):
         sections += [

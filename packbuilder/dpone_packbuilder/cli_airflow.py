@@ -12,7 +12,7 @@ import typer
 from dpone_contract.errors import PackInvalidError, UsageError, located
 from dpone_contract.pack import Pack, parse_pack
 from dpone_packbuilder.airflow_preview import airflow_preview
-from dpone_packbuilder.airflow_sections import airflow_heading, airflow_sections
+from dpone_packbuilder.airflow_sections import airflow_reports
 from dpone_packbuilder.preview import PreviewFormat
 from dpone_packbuilder.project import shown_path
 from dpone_packbuilder.reviewed_packs import Deployment, OneWorkload, Release, compile_for_preview
@@ -58,15 +58,15 @@ def preview(
         packs = (_read_pack(pack, path, workload),)
     if form is PreviewFormat.JSON:
         typer.echo(json.dumps(airflow_preview(packs).to_document(), indent=2, ensure_ascii=False))
-    elif form is PreviewFormat.MD:
-        typer.echo("\n\n".join(markdown(airflow_heading(found), airflow_sections(found)) for found in packs))
+        return
+    reports = airflow_reports(packs)
+    if form is PreviewFormat.MD:
+        typer.echo("\n\n".join(markdown(*report) for report in reports))
     elif sys.stdout.isatty():
-        for found in packs:
-            print_sections(airflow_heading(found), airflow_sections(found))
+        for report in reports:
+            print_sections(*report)
     else:
-        typer.echo(
-            "\n\n".join(plain_text(airflow_heading(found), airflow_sections(found)) for found in packs)
-        )
+        typer.echo("\n\n".join(plain_text(*report) for report in reports))
 
 
 def _read_pack(path: Path, project: Path | None, workload: str | None) -> Pack:

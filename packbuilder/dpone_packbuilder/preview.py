@@ -13,7 +13,7 @@ from dpone_contract.environment import connection_variables
 from dpone_contract.mapping_plan import MappingPlan
 from dpone_contract.pack import Pack, ProcessPlan, dump_pack
 from dpone_contract.process import config_hash, plan_campaign
-from dpone_packbuilder.airflow_preview import pool_command
+from dpone_packbuilder.airflow_preview import pool_of
 from dpone_packbuilder.pod import manifest_connections
 
 Document = dict[str, object]
@@ -139,7 +139,7 @@ def mapping_rows(plan: ProcessPlan) -> list[tuple[str, str]]:
         ("last item", plan.labels[-1]),
         ("concurrency", f"at most {mapping.limits.max_active} items at once"),
         ("pool", mapping.limits.pool),
-        ("create the pool", pool_command(plan, mapping)),
+        ("create the pool", pool_of(mapping, [plan]).command),
         ("plan fingerprint", mapping.plan_fingerprint),
     ]
 
@@ -170,7 +170,7 @@ def _task_document(plan: ProcessPlan) -> Document:
             "max_items": mapping.limits.max_items,
             "max_active": mapping.limits.max_active,
             "pool": mapping.limits.pool,
-            "pool_command": pool_command(plan, mapping),
+            "pool_command": pool_of(mapping, [plan]).command,
             "plan_fingerprint": mapping.plan_fingerprint,
         }
     if chunk is None or not chunk.templated:

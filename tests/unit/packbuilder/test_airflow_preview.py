@@ -13,7 +13,7 @@ import pytest
 from dpone_contract.errors import ExitCode
 from dpone_contract.pack import dump_pack
 from dpone_packbuilder.airflow_preview import airflow_preview
-from dpone_packbuilder.airflow_sections import airflow_sections
+from dpone_packbuilder.airflow_sections import airflow_reports
 from dpone_packbuilder.checks import review_project
 from dpone_packbuilder.cli import run_command_line
 from dpone_packbuilder.project import load_project
@@ -42,16 +42,18 @@ def process_of(folder, entry, **changes):
     return workload_.processes[0]
 
 
+def sections_of(folder, entry, **changes):
+    ((_, sections),) = airflow_reports((compile_one(folder, entry, **changes),))
+    return sections
+
+
 def told(folder, entry, **changes):
     """Give what is told to people: the value of each name, the last of several."""
-    sections = airflow_sections(compile_one(folder, entry, **changes))
-    return {row[0]: row[-1] for section in sections for row in section.rows}
+    return {row[0]: row[-1] for section in sections_of(folder, entry, **changes) for row in section.rows}
 
 
 def commands(folder, entry):
-    return [
-        command for section in airflow_sections(compile_one(folder, entry)) for command in section.commands
-    ]
+    return [command for section in sections_of(folder, entry) for command in section.commands]
 
 
 def kinds(process):
@@ -116,6 +118,17 @@ def test_dag_runs_at_once_bound_a_load_of_one_task(tmp_path):
 )
 def test_the_pool_of_deferred_tasks_counts_them(tmp_path, deferrable, command):
     assert commands(tmp_path, pod_workload(pod={"deferrable": deferrable}))[0] == command
+
+
+def test_a_pool_that_workloads_share_is_made_by_one_command(tmp_path, capsys):
+    mapping = {"mode": "summary", "max_items": 10, "max_active": 8}
+    deferred = pod_workload(pod={"deferrable": True})
+    write_project(tmp_path, workloads={"wide": workload(mapping=mapping), "deferred": deferred})
+    _, text, _ = run(capsys)
+    assert (
+        re.findall("^ +airflow pools.*$", text, re.MULTILINE)
+        == ['  airflow pools set dpone_backfill 8 "dpone backfill" --include-deferred'] * 2
+    )
 
 
 def test_secrets_are_created_by_one_command_each_with_placeholders_alone(tmp_path):
@@ -186,7 +199,7 @@ def test_a_pod_is_told_as_its_catalog_says(tmp_path):
 def test_a_child_process_needs_neither_secret_nor_permission(tmp_path):
     process = process_of(tmp_path, workload())
     assert process.pod is None
-    titles = [section.title for section in airflow_sections(compile_one(tmp_path, workload()))]
+    titles = [section.title for section in sections_of(tmp_path, workload())]
     assert titles == [
         "DAG",
         "tasks, in their order",
