@@ -10,7 +10,12 @@ _DNS_NAME = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SECRET_KEY = re.compile(r"[A-Za-z0-9_.-]{1,253}")
 _VARIABLE = re.compile(r"[A-Za-z_.-][A-Za-z0-9_.-]{0,249}")
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*(@sha256:[0-9a-f]{64})?")
+_PATH = r"[a-z0-9]+((\.|_{1,2}|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    r"([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?/)?"  # registry
+    rf"{_PATH}(/{_PATH})*"
+    r"(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?"  # tag, digest
+)
 _QUANTITY = re.compile(
     r"(?P<number>[0-9]+(\.[0-9]*)?|\.[0-9]+)(?P<unit>[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?"
 )

@@ -34,7 +34,7 @@ AIRFLOW_LABELS = frozenset(
 _ANNOTATIONS_LIMIT_BYTES = 256 * 1024
 _DNS_NAME = "use lower-case letters, digits, dashes and dots"
 _NAMES: tuple[tuple[str, Callable[[str], bool], str, str], ...] = (
-    ("image", is_image, "an image", "write it as registry/path:tag, without blanks"),
+    ("image", is_image, "an image", "write it as registry/path:tag, the path in lower case"),
     ("namespace", is_dns_label, "a namespace", "use at most 63 lower-case letters, digits and dashes"),
     ("service_account", is_dns_name, "a service account", _DNS_NAME),
     ("priority_class", is_dns_name, "a priority class", _DNS_NAME),
@@ -124,6 +124,8 @@ def require_quantities(workload: Workload, pod: PodOptions) -> Iterator[Finding]
             if problem is not None:
                 yield _refuse(workload, ("resources", block, name), *problem)
     for name in requests.keys() & limits.keys():
+        if _find_quantity_problem(name, requests[name]) or _find_quantity_problem(name, limits[name]):
+            continue  # told already
         asked, allowed = find_quantity(requests[name]), find_quantity(limits[name])
         if asked is not None and allowed is not None and asked > allowed:
             yield _refuse(
