@@ -1,6 +1,10 @@
 """A catalog entry that runs in pods, and a pod with everything that can be said of one."""
 
-from tests.unit.packbuilder.project_files import SUMMARY
+import json
+
+from dpone_packbuilder.checks import check_project
+from dpone_packbuilder.project import load_project
+from tests.unit.packbuilder.project_files import SUMMARY, manifest, write_project
 
 POD = {"image": "registry.example/dpone-runtime:1"}
 CONNECTIONS = {
@@ -73,3 +77,25 @@ def pod_workload(*, mapping=SUMMARY, pod=None, connections=CONNECTIONS, hooks=No
     if hooks is not None:
         airflow["hooks"] = hooks
     return {"manifest": "orders.yaml", "airflow": airflow, "pod": settings, "connections": connections}
+
+
+def check(folder, entry, *, defaults=None, **changes):
+    """Check a project of one workload."""
+    catalog = {"workloads": {"orders": entry}, **({"defaults": defaults} if defaults else {})}
+    write_project(folder, manifests={"orders.yaml": manifest(**changes)}, **catalog)
+    return check_project(load_project(folder))
+
+
+def only(findings):
+    """Give the one finding that there is; it has a way out."""
+    assert len(findings) == 1, [f"{found.where} {found.code} {found.message}" for found in findings]
+    assert findings[0].next_step
+    return findings[0]
+
+
+def line_of_block(path, key):
+    """Give the line of a key of the pod, which may stand above it in another block too."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    pod = next(number for number, line in enumerate(lines) if line.strip().startswith("pod:"))
+    written = (f"{key}:", f"{json.dumps(key)}:")
+    return next(n for n, line in enumerate(lines[pod:], pod + 1) if line.strip().startswith(written))

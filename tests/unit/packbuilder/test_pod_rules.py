@@ -1,33 +1,18 @@
 """What a pod needs and may not have is told at its key, with the way out; a whole pod has no finding."""
 
-import json
-
 import pytest
 
-from dpone_contract.environment import EnvVar
 from dpone_contract.errors import ErrorCode
 from dpone_contract.finding import Severity
 from dpone_packbuilder.checks import check_project
 from dpone_packbuilder.project import load_project
-from tests.unit.packbuilder.pod_files import CONNECTIONS, HOOKS, WHOLE_POD, pod_workload
+from tests.unit.packbuilder.pod_files import CONNECTIONS, HOOKS, WHOLE_POD, check, only, pod_workload
 from tests.unit.packbuilder.project_files import line_of, manifest, workload, write_project
 
 
 @pytest.fixture(autouse=True)
 def in_tmp_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def check(folder, entry, *, defaults=None, **changes):
-    catalog = {"workloads": {"orders": entry}, **({"defaults": defaults} if defaults else {})}
-    write_project(folder, manifests={"orders.yaml": manifest(**changes)}, **catalog)
-    return check_project(load_project(folder))
-
-
-def only(findings):
-    assert len(findings) == 1, [f"{found.where} {found.code} {found.message}" for found in findings]
-    assert findings[0].next_step
-    return findings[0]
 
 
 def test_a_whole_pod_has_no_finding(tmp_path):
@@ -42,108 +27,6 @@ def test_a_pod_of_an_image_and_two_secrets_has_no_finding(tmp_path):
 def test_the_pod_of_the_defaults_has_no_finding(tmp_path):
     defaults = {"pod": {"image": "dpone:1"}, "connections": CONNECTIONS}
     assert check(tmp_path, {"manifest": "orders.yaml"}, defaults=defaults) == ()
-
-
-@pytest.mark.parametrize(
-    "pod, key, told",
-    [
-        ({"image": None}, "pod", "needs pod.image"),
-        ({"image": "a b"}, "image", "'a b' is not an image"),
-        ({"image": ""}, "image", "at least 1 character"),
-        (
-            {"image_pull_secrets": ["Registry"]},
-            "image_pull_secrets",
-            "'Registry' is not the name of a secret",
-        ),
-        ({"image_pull_policy": "always"}, "image_pull_policy", "'always' is not known"),
-        ({"namespace": "Loads"}, "namespace", "'Loads' is not a namespace"),
-        ({"namespace": "a." + "b" * 63}, "namespace", "is not a namespace"),
-        ({"service_account": "-a"}, "service_account", "'-a' is not a service account"),
-        ({"priority_class": "a_b"}, "priority_class", "'a_b' is not a priority class"),
-        ({"kubernetes_conn_id": "a b"}, "kubernetes_conn_id", "'a b' is not allowed"),
-        ({"pod_template_file": "load.yaml"}, "pod_template_file", "'load.yaml' is not an absolute path"),
-        ({"run_as_user": 0}, "run_as_user", "is root"),
-        ({"run_as_user": "root"}, "run_as_user", "must be a whole number"),
-        ({"fs_group": 0}, "fs_group", "greater than or equal to 1"),
-        ({"on_finish_action": "delete"}, "on_finish_action", "'delete' is not known"),
-        ({"deferrable": "yes"}, "deferrable", "must be true or false"),
-        ({"active_deadline_seconds": 0}, "active_deadline_seconds", "greater than or equal to 1"),
-        ({"labels": {"a b": "c"}}, "a b", "'a b' is not a key of labels"),
-        ({"labels": {"/a": "c"}}, "/a", "'/a' is not a key of labels"),
-        ({"labels": {"a" * 64: "c"}}, "a" * 64, "is not a key of labels"),
-        ({"labels": {"a": "b" * 64}}, "a", "is not the value of a label"),
-        ({"labels": {"a": "two words"}}, "a", "'two words' is not the value of a label"),
-        ({"labels": {"dag_id": "x"}}, "dag_id", "the label dag_id is Airflow's own"),
-        ({"node_selector": {"a": "-"}}, "a", "'-' is not the value of a label"),
-        ({"annotations": {"A/b": "c"}}, "A/b", "'A/b' is not a key of annotations"),
-        ({"annotations": {"a": "b" * 2**18}}, "annotations", "annotations have 262145 bytes"),
-        ({"resources": {"requests": {"cpu": "one"}}}, "cpu", "'one' is not a quantity"),
-        ({"resources": {"requests": {"cpu": "0"}}}, "cpu", "'0' is not a quantity"),
-        ({"resources": {"limits": {"memory": "512MiB"}}}, "memory", "'512MiB' is not a quantity"),
-        ({"resources": {"limits": {"memory": "512m"}}}, "memory", "is less than a mebibyte"),
-        ({"resources": {"limits": {"a b": "1"}}}, "a b", "'a b' is not a resource"),
-        (
-            {"resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1000Mi"}}},
-            "memory",
-            "requests memory 1Gi is above its limit, 1000Mi",
-        ),
-        ({"tolerations": [{"kee": "a", "operator": "Exists"}]}, "tolerations", "unknown key 'kee'"),
-        ({"tolerations": [{"effect": "NoExecute"}]}, "tolerations", "tolerates every taint"),
-        (
-            {"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]},
-            "tolerations",
-            "takes no value",
-        ),
-        ({"tolerations": [{"key": "a", "value": True}]}, "tolerations", "value must be text"),
-        ({"affinity": {"nodeAfinity": {}}}, "nodeAfinity", "unknown key 'nodeAfinity'"),
-        ({"affinity": {"podAffinity": {"required": []}}}, "required", "unknown key 'required'"),
-        ({"affinity": {"podAffinity": []}}, "podAffinity", "must be a block of keys"),
-    ],
-    ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict) else None,
-)
-def test_what_kubernetes_would_refuse_is_found_at_its_key(tmp_path, pod, key, told):
-    finding = only(check(tmp_path, pod_workload(pod=pod)))
-    expected = line_of_block(tmp_path / "workloads.yaml", key)
-    assert (ErrorCode.MANIFEST_INVALID, "workloads.yaml", expected) == (
-        finding.code,
-        finding.path,
-        finding.line,
-    )
-    assert told in finding.message
-
-
-def line_of_block(path, key):
-    """Give the line of a key of the pod, which may stand above it in another block too."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    pod = next(number for number, line in enumerate(lines) if line.strip().startswith("pod:"))
-    written = (f"{key}:", f"{json.dumps(key)}:")
-    return next(n for n, line in enumerate(lines[pod:], pod + 1) if line.strip().startswith(written))
-
-
-@pytest.mark.parametrize("block", ["labels", "annotations", "node_selector", "env_vars"])
-@pytest.mark.parametrize("written", ["1", "1.0", "true", "null", "", "[a]"])
-def test_what_yaml_reads_as_no_text_is_refused_with_quotes_as_the_way_out(tmp_path, block, written):
-    write_project(tmp_path, workloads={"orders": pod_workload(pod={block: {"a": "WRITTEN"}})})
-    path = tmp_path / "workloads.yaml"
-    path.write_text(path.read_text().replace('"WRITTEN"', written))
-    finding = only(check_project(load_project(tmp_path)))
-    assert (finding.message, finding.line) == ("a must be text", line_of(path, "a"))
-    assert finding.next_step == "write text; put quotes around it"
-
-
-@pytest.mark.parametrize("written", ["1", "0.5", "1e3"])
-def test_a_quantity_without_quotes_is_refused(tmp_path, written):
-    entry = pod_workload(pod={"resources": {"limits": {"cpu": "WRITTEN"}}})
-    write_project(tmp_path, workloads={"orders": entry})
-    path = tmp_path / "workloads.yaml"
-    path.write_text(path.read_text().replace('"WRITTEN"', written))
-    finding = only(check_project(load_project(tmp_path)))
-    assert (finding.message, finding.next_step) == ("cpu must be text", "write text; put quotes around it")
-
-
-def test_a_hint_tells_what_a_small_memory_was_meant_to_be(tmp_path):
-    finding = only(check(tmp_path, pod_workload(pod={"resources": {"limits": {"memory": "512m"}}})))
-    assert finding.next_step == 'did you mean "512Mi"?'
 
 
 @pytest.mark.parametrize(
@@ -171,92 +54,6 @@ def test_a_pause_that_nobody_waits_is_a_warning(tmp_path):
         finding.line,
     )
     assert "deferrable: true" in finding.next_step
-
-
-# Templates, credentials, names
-
-
-@pytest.mark.parametrize("mark", ["{{ ds }}", "{% if a %}", "{# note #}"])
-@pytest.mark.parametrize(
-    "pod",
-    [
-        {"image": "a:MARK"},
-        {"namespace": "MARK"},
-        {"labels": {"a": "MARK"}},
-        {"annotations": {"a": "x MARK y"}},
-        {"annotations": {"MARK": "a"}},
-        {"node_selector": {"a": "MARK"}},
-        {"env_vars": {"A": "MARK"}},
-        {"image_pull_secrets": ["MARK"]},
-        {"tolerations": [{"key": "MARK", "operator": "Exists"}]},
-        {"affinity": {"nodeAffinity": {"MARK": 1}}},
-        {"resources": {"limits": {"cpu": "MARK"}}},
-        {"pod_template_file": "/a/MARK"},
-        {"service_account": "MARK"},
-    ],
-    ids=lambda pod: next(iter(pod)),
-)
-def test_a_template_anywhere_in_a_pod_is_refused(tmp_path, pod, mark):
-    text = json.dumps(pod).replace("MARK", mark)
-    finding = only(check(tmp_path, pod_workload(pod=json.loads(text))))
-    assert (finding.code, finding.message) == (
-        ErrorCode.MANIFEST_INVALID,
-        f"pod.{next(iter(pod))} holds {mark[:2]}, and nothing in pod is a template",
-    )
-    assert "DPONE_INTERVAL_START" in finding.next_step
-
-
-@pytest.mark.parametrize("in_pods", [True, False], ids=["pod", "child process"])
-@pytest.mark.parametrize(
-    "name, text, told, way_out",
-    [
-        *((owned.value, "x", "is written by the provider", "remove it") for owned in EnvVar),
-        ("DPONE_CONN_WAREHOUSE", "x", "would hold a connection", "connections"),
-        ("AIRFLOW_CONN_WAREHOUSE", "x", "would hold a connection", "connections"),
-        ("AIRFLOW__CORE__FERNET_KEY", "x", "would configure Airflow itself", "remove it"),
-        ("DPONE_WORKERS", "4", "are dpone's own", "DPONE_CONNECTIONS_DIR"),
-        ("A B", "x", "is not the name of a variable", "letters"),
-        ("1A", "x", "is not the name of a variable", "letters"),
-        ("PGPASSWORD", "x", "named like a credential", "connections"),
-        ("api_token", "x", "named like a credential", "connections"),
-        ("CLIENT_SECRET", "x", "named like a credential", "connections"),
-        ("TARGET", "postgresql://u:pw@host/db", "seems to hold a credential", "connections"),
-        ("OPTIONS", "--password=pw", "seems to hold a credential", "connections"),
-        ("DSN", "host=h password=pw", "seems to hold a credential", "connections"),
-        ("KEY", "-----BEGIN RSA PRIVATE KEY-----", "seems to hold a credential", "connections"),
-        ("JSON", '{"token": "abc"}', "seems to hold a credential", "connections"),
-        ("LONG", "x" * (127 * 1024 + 1), "has 130049 bytes, more than 130048", "file"),
-        ("DAY", "{{ ds }}", "nothing in pod is a template", "DPONE_INTERVAL_START"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_a_variable_that_is_not_the_workloads_to_set_is_refused(tmp_path, in_pods, name, text, told, way_out):
-    variables = {"env_vars": {name: text}}
-    entry = pod_workload(pod=variables) if in_pods else {**workload(), "pod": variables}
-    finding = only(check(tmp_path, entry))
-    assert (ErrorCode.MANIFEST_INVALID, line_of_block(tmp_path / "workloads.yaml", name)) == (
-        finding.code,
-        finding.line,
-    )
-    assert told in finding.message
-    assert way_out in finding.next_step
-    assert "pw" not in finding.message
-
-
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {"A": "a" * (127 * 1024)},
-        {"URL": "https://example.com/a?b=c"},
-        {"URL": "postgresql://user:$PW@host/db"},
-        {"AS_WRITTEN": "$(DPONE_CONN_WAREHOUSE) $$"},
-        {"TEXT": "passwords are not written here"},
-        {"DPONE_BACKFILL_STATE_DIR": "/tmp/dpone"},
-    ],
-    ids=lambda variables: next(iter(variables.items()))[1][:30],
-)
-def test_a_plain_variable_is_accepted(tmp_path, variables):
-    assert check(tmp_path, pod_workload(pod={"env_vars": variables})) == ()
 
 
 # Connections
@@ -406,54 +203,3 @@ def test_retries_above_the_retry_authority_are_refused_in_pods_too(tmp_path):
         finding.code,
         finding.line,
     )
-
-
-# Hooks
-
-
-def hooked(*commands, names=("a", "b", "c"), block="post"):
-    return {
-        block: [{"name": name, "command": command} for name, command in zip(names, commands, strict=False)]
-    }
-
-
-@pytest.mark.parametrize("in_pods", [True, False], ids=["pod", "child process"])
-@pytest.mark.parametrize(
-    "hooks, told",
-    [
-        (hooked(["a"], ["b"], names=("x", "x")), "hook x has the name of another hook"),
-        ({**hooked(["a"], block="pre"), **hooked(["a"])}, "hook a has the name of another hook"),
-        (hooked(["a"], names=("orders",)), "hook orders has the name of the task of the load"),
-        (hooked(["a"], names=("orders_gate",)), "hook orders_gate has the name of the gate"),
-        (hooked(["a"], names=("a b",)), "name 'a b' is not allowed"),
-        (hooked([]), "command must have at least 1 item"),
-        (hooked(["sleep", 5]), "command[1] must be text"),
-        (hooked(["a", None]), "command[1] must be text"),
-        (hooked(["a", True]), "command[1] must be text"),
-        (hooked([" ", "x"]), "begins with nothing"),
-        (hooked(["a", "{{ ds }}"]), "holds {{, and nothing in it is a template"),
-        (hooked(["a", "{% raw %}"]), "holds {%, and nothing in it is a template"),
-        (hooked(["psql", "postgresql://u:pw@h/d"]), "seems to hold a credential"),
-        (hooked(["x", "--token=pw"]), "seems to hold a credential"),
-        (hooked(["a" * 10_000, "b" * 10_000]), "has 20002 bytes, more than 16384"),
-        ({"pre": [{"name": "a"}]}, "key 'command' is missing in"),
-        ({"before": []}, "unknown key 'before'"),
-    ],
-    ids=lambda value: str(value)[:50],
-)
-def test_a_hook_that_cannot_be_a_task_is_refused(tmp_path, in_pods, hooks, told):
-    entry = pod_workload(hooks=hooks)
-    if not in_pods:
-        entry = workload()
-        entry["airflow"]["hooks"] = hooks
-    finding = only(check(tmp_path, entry))
-    block = next(reversed(hooks))
-    assert (ErrorCode.MANIFEST_INVALID, "workloads.yaml") == (finding.code, finding.path)
-    assert finding.line == line_of(tmp_path / "workloads.yaml", block) or "missing" in told
-    assert told in finding.message
-    assert "pw" not in finding.message
-
-
-def test_more_than_twenty_hooks_are_refused(tmp_path):
-    hooks = {"pre": [{"name": f"h{number}", "command": ["a"]} for number in range(21)]}
-    assert "pre must have at most 20 items" in only(check(tmp_path, pod_workload(hooks=hooks))).message
