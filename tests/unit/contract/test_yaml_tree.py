@@ -171,3 +171,20 @@ def test_a_megabyte_of_tiny_values_is_refused_before_it_is_parsed(text, monkeypa
 def test_every_finding_of_a_file_is_given():
     tree = parse_yaml("a: 2024-01-01\nb: {{ ds }}\na: 1\n", "file.yaml")
     assert [finding.line for finding in tree.findings] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "path, value, place, position",
+    [
+        (("a", "b"), {"c": [1, {"d": 2}]}, ("c", 1, "d"), (3, 14)),
+        (("a", "b", "c", 1), {"d": 2}, ("d",), (3, 14)),
+        (("a", "b", "c", 7), None, (), (1, 1)),
+        (("a", "x"), None, (), (1, 1)),
+    ],
+)
+def test_what_stands_below_a_path_is_a_tree_with_places_of_the_file(path, value, place, position):
+    tree = parse_yaml("a:\n  b:\n    c: [1, { d: 2 }]\n", "file.yaml")
+    below = tree.below(path)
+    assert (below.path, below.value, below.position(place)) == ("file.yaml", value, position)
+    below.report("DPONE_MANIFEST_INVALID", (), "a finding of its own")
+    assert tree.findings == []

@@ -17,6 +17,12 @@ from dpone_contract.errors import DponeError, ExitCode
 from dpone_contract.manifest import Manifest
 from dpone_contract.manifest_text import parse_manifest
 from dpone_contract.model_findings import validate_tree
+from dpone_contract.pod import (
+    ON_FINISH_ACTION,
+    POLL_INTERVAL_SECONDS,
+    RUN_AS_USER,
+    STARTUP_TIMEOUT_SECONDS,
+)
 from dpone_contract.yaml_tree import parse_yaml
 from dpone_packbuilder.catalog import WorkloadCatalog
 from dpone_packbuilder.cli import app
@@ -29,6 +35,12 @@ SOURCES = sorted(
     for package in ("airflow_provider_dpone", "packbuilder", "runtime", "example_dags")
     for path in (ROOT / package).rglob("*.py")
 )
+POD_DEFAULTS = {
+    "run_as_user": RUN_AS_USER,
+    "on_finish_action": ON_FINISH_ACTION,
+    "startup_timeout_seconds": STARTUP_TIMEOUT_SECONDS,
+    "poll_interval_seconds": POLL_INTERVAL_SECONDS,
+}
 VERBS = ("init", "check", "pack", "airflow", "schema", "version", "run", "backfill")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -292,6 +304,13 @@ def test_documented_defaults_are_those_of_the_models():
                 if documented[path][key] != expected:
                     wrong[f"{path}.{key}"] = (expected, documented[path][key])
     assert {} == wrong
+
+
+def test_documented_defaults_of_a_pod_are_those_that_it_has():
+    documented = documented_keys()["workloads.NAME.pod"]
+    assert {key: documented[key] for key in POD_DEFAULTS} == {
+        key: str(value) for key, value in POD_DEFAULTS.items()
+    }
 
 
 # Facts of the other pages
