@@ -1,6 +1,10 @@
 """A workload's pod is what its catalog says of it, the workload over the defaults, and nothing that nobody has said."""
 
+import os
 import random
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +15,7 @@ from dpone_packbuilder.project import load_project
 from tests.unit.packbuilder.pod_files import CONNECTIONS, HOOKS, POD, WHOLE_POD, pod_workload
 from tests.unit.packbuilder.project_files import manifest, workload, write_project
 
+ROOT = Path(__file__).parents[3]
 SECRETS = (
     SecretVariable(variable="DPONE_CONN_OPERATIONS", secret="databases", key="operations"),
     SecretVariable(variable="DPONE_CONN_WAREHOUSE", secret="databases", key="warehouse"),
@@ -151,6 +156,24 @@ def test_the_order_of_keys_moves_no_byte(tmp_path, seed):
     entry = pod_workload(pod=WHOLE_POD, hooks=HOOKS, delivery="file")
     expected = dump_pack(compile_one(tmp_path / "one", entry))
     assert expected == dump_pack(compile_one(tmp_path / "other", shuffled(entry, random.Random(seed))))
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+def test_a_pod_is_the_same_bytes_whatever_the_hash_seed(tmp_path, seed):
+    connections = {**CONNECTIONS, **{f"c{number}": {"secret": "s", "key": "k"} for number in range(9)}}
+    entry = pod_workload(pod=WHOLE_POD, hooks=HOOKS, delivery="file", connections=connections)
+    expected = dump_pack(compile_one(tmp_path / "project", entry))
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "dpone_packbuilder", "pack", "build", "project"),
+            *("--out", "packs", "--release", "r", "--deployment", "d"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT / "packbuilder")},
+        check=True,
+        capture_output=True,
+    )
+    assert (tmp_path / "packs" / "orders" / "airflow-pack.json").read_bytes() == expected
 
 
 def shuffled(value, order):
