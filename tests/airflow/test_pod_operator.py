@@ -38,12 +38,12 @@ def operator(process=INTERNAL, *, map_index=-1, deferrable=False, **pod):
     return context["task"], context
 
 
-def judged(task, context, *, document=None, pod=None, failure=None, killed=False):
+def judged(task, context, *, document=None, pod=None, failure=None, killed=False, gone=False):
     """What becomes of the task when this was seen of its pod, and Airflow's operator ended with `failure`."""
     task._killed = killed
 
     def run():
-        task._document, task.seen_pod = document, pod
+        task._document, task.seen_pod, task.pod_is_gone = document, pod, gone
         if failure is not None:
             raise failure
 
@@ -88,6 +88,11 @@ def test_each_mapped_item_is_judged_by_its_own_evidence(index):
 def forbidden(status=403, body='{"message": "pods \\"x\\" is forbidden"}'):
     error = ApiException(status=status, reason="Forbidden")
     error.body = body
+    return error
+
+
+def behind(error, first):
+    error.__context__ = first
     return error
 
 
@@ -168,7 +173,11 @@ CASES = {
         },
         "Unschedulable, 0/3 nodes",
     ),
-    "gone": ({"failure": ApiException(status=404, reason="Not Found")}, "the pod is gone, and what it left"),
+    "gone": ({"gone": True}, "the pod is gone, and what it left"),
+    "gone before it was seen": (
+        {"failure": ApiException(status=404, reason="Not Found")},
+        "HTTP 404: Not Found",
+    ),
     "busy API": (
         {"failure": ApiException(status=500, reason="Internal Server Error")},
         "HTTP 500: Internal Server Error",
@@ -176,6 +185,14 @@ CASES = {
     "started too late": (
         {"failure": AirflowException("Pod took too long to start.")},
         "took too long to start",
+    ),
+    "cleaned up after": (
+        {
+            "failure": behind(
+                AirflowException("Pod x returned a failure."), AirflowException("took too long to start")
+            )
+        },
+        "left no outcome: AirflowException: took too long to start",
     ),
     "killed": (
         {"killed": True, "failure": forbidden()},
