@@ -263,6 +263,43 @@ def test_a_deferral_passes_through():
         judged(task, context, failure=TaskDeferred(trigger=None, method_name="trigger_reentry"))
 
 
+@pytest.mark.parametrize("outcome", [own_outcome(), FAILED], ids=["passed", "failed"])
+def test_a_pod_that_has_ended_before_it_is_deferred_is_judged_once(outcome):
+    task, context = operator(deferrable=True)
+    pushed = []
+    context["ti"].xcom_push = lambda **values: pushed.append(values)
+
+    def run():
+        # Newer releases re-enter at once, and drop what that gives.
+        task._watch(context, seen)
+
+    def seen():
+        task._document, task.seen_pod = to_bytes(outcome), make_pod(base=terminated(outcome.exit_code))
+
+    if outcome is FAILED:
+        with pytest.raises(AirflowException, match="CHUNK_FAILED: 2 of 7"):
+            task._watch(context, run)
+        assert len(pushed) == 1
+    else:
+        assert task._watch(context, run) == outcome.to_document()
+
+
+def test_a_pod_that_nobody_watches_any_more_is_ended():
+    task, context = operator()
+    task.client = api = PodApiStandIn(make_pod("mine", base=RUNNING))
+    task.own_pod = make_pod("mine")
+    with pytest.raises(AirflowException, match="left no outcome: HTTP 500: away"):
+        judged(task, context, failure=ApiException(status=500, reason="away"))
+    assert not api.pods
+
+
+def test_a_pod_that_is_gone_when_the_triggerer_is_done_is_told():
+    task, context = operator(deferrable=True)
+    task.client = PodApiStandIn()
+    with pytest.raises(AirflowException, match="left no outcome: the pod is gone"):
+        task.trigger_reentry(context, {"status": "success", "name": "mine", "namespace": "loads"})
+
+
 def test_an_interruption_by_airflow_is_not_judged():
     class TimedOut(BaseException):
         pass
