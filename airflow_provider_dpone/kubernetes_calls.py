@@ -11,6 +11,7 @@ from typing import TypeVar
 from kubernetes.client.exceptions import ApiException
 from urllib3.exceptions import HTTPError
 
+from airflow_provider_dpone.version_compat import AirflowException
 from dpone_contract.errors import PodRefusedError
 
 # Seconds before each further try.
@@ -73,6 +74,12 @@ def find_refusal(error: BaseException | None) -> PodRefusedError | None:
                 else "correct the workload's pod settings and build the pack again",
             )
     return None
+
+
+def origin_of(error: Exception) -> BaseException:
+    """Give what an error began with: Airflow's operator cleans up after an error, and fails once more while it does."""
+    links = [link for link in _chain(error) if isinstance(link, AirflowException | ApiException)]
+    return links[-1] if links else error
 
 
 def is_gone(error: BaseException | None) -> bool:

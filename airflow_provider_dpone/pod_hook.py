@@ -28,12 +28,12 @@ class DponePodHookOperator(PodTask):
             },
         )
 
-    def judge(self, context: Any, failure: Exception | None) -> None:  # noqa: ARG002  the result does not need it
+    def judge(self, context: Any, failure: Exception | None) -> None:  # noqa: ARG002  it has no document to keep
         """Errors: AirflowException unless the command was seen to end with exit code 0."""
         exit_code = self.exit_code()
         if exit_code == 0:
             return
         ended = None if exit_code is None else f"it ended with {exit_code}"
-        parts = [ended, self.why_ended(failure)]
+        parts = [ended, self.why_ended()]
         reason = ", ".join(part for part in parts if part) or "its end was not seen"
         raise task_failure(self.find_refusal(failure) or hook_failure(self.task_id, reason))

@@ -10,7 +10,9 @@ from typing import Any
 from airflow.providers.cncf.kubernetes.utils.pod_manager import PodManager
 from airflow.providers.cncf.kubernetes.utils.xcom_sidecar import PodDefaults
 from kubernetes.client import models as k8s
+from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import stream
+from websocket import WebSocketException
 
 from airflow_provider_dpone.kubernetes_calls import call_repeatedly
 from airflow_provider_dpone.pod_status import has_ended, is_running, is_terminal, state_of
@@ -47,13 +49,15 @@ class OutcomePodManager(PodManager):
         container_name: str = "base",
         do_xcom_push: bool = False,  # noqa: ARG002  Airflow's signature
     ) -> k8s.V1Pod:
-        """Wait until the run has ended, and then a little for the rest of its pod."""
+        """Wait until the run has ended, and then a little for the rest of its pod; not for one that has not begun."""
         deadline: float | None = None
         while True:
             found = self.read_pod(pod)
             if is_terminal(found):
                 return found
-            if has_ended(found, container_name):
+            if not is_running(found, container_name):
+                if not has_ended(found, container_name):
+                    return found
                 deadline = deadline or time.monotonic() + SIDECAR_END.total_seconds()
                 if time.monotonic() > deadline:
                     return found
@@ -86,34 +90,52 @@ class OutcomePodManager(PodManager):
         call_repeatedly(lambda: self._run_in_sidecar(pod, _END, required=False), "end the sidecar")
 
     def _run_in_sidecar(self, pod: k8s.V1Pod, script: str, *, required: bool) -> bytes:
-        opened = stream(
-            self._client.connect_get_namespaced_pod_exec,
-            pod.metadata.name,
-            pod.metadata.namespace,
-            container=SIDECAR,
-            command=["/bin/sh", "-c", script],
-            stdin=False,
-            stdout=True,
-            stderr=True,
-            tty=False,
-            binary=True,
-            _preload_content=False,
-        )
-        deadline = time.monotonic() + EXEC_LIMIT.total_seconds()
-        data = bytearray()
-        with closing(opened) as shell:
-            while shell.is_open() and len(data) <= OUTCOME_SIZE_LIMIT_BYTES:
-                if time.monotonic() > deadline:
-                    raise TimeoutError("the sidecar does not answer")
-                shell.update(timeout=1)
-                if shell.peek_stdout():
-                    data += shell.read_stdout()
-            if len(data) <= OUTCOME_SIZE_LIMIT_BYTES:
-                if shell.peek_stdout():
-                    data += shell.read_stdout()
-                if required and not _ended_well(shell):
-                    raise ConnectionError("the sidecar did not give the outcome to its end")
-        return bytes(data[: OUTCOME_SIZE_LIMIT_BYTES + 1])
+        try:
+            with closing(self._open_shell(pod, script)) as shell:
+                data, whole = _read(shell)
+        except WebSocketException as error:
+            raise ConnectionError(f"the connection to the sidecar broke: {type(error).__name__}") from error
+        if required and not whole:
+            raise ConnectionError("the sidecar did not give the outcome to its end")
+        return data
+
+    def _open_shell(self, pod: k8s.V1Pod, script: str) -> Any:
+        try:
+            return stream(
+                self._client.connect_get_namespaced_pod_exec,
+                pod.metadata.name,
+                pod.metadata.namespace,
+                container=SIDECAR,
+                command=["/bin/sh", "-c", script],
+                stdin=False,
+                stdout=True,
+                stderr=True,
+                tty=False,
+                binary=True,
+                _preload_content=False,
+            )
+        except AttributeError as error:
+            # A refused handshake has no body, and the client (36 for one) fails once more when it wants to read that.
+            if isinstance(error.__context__, ApiException):
+                raise error.__context__ from None
+            raise
+
+
+def _read(shell: Any) -> tuple[bytes, bool]:
+    # As much as an outcome may have and one byte more; and whether the command has given all that it had to give.
+    deadline = time.monotonic() + EXEC_LIMIT.total_seconds()
+    data = bytearray()
+    while shell.is_open() and len(data) <= OUTCOME_SIZE_LIMIT_BYTES:
+        if time.monotonic() > deadline:
+            raise TimeoutError("the sidecar does not answer")
+        shell.update(timeout=1)
+        if shell.peek_stdout():
+            data += shell.read_stdout()
+    if len(data) > OUTCOME_SIZE_LIMIT_BYTES:
+        return bytes(data[: OUTCOME_SIZE_LIMIT_BYTES + 1]), True
+    if shell.peek_stdout():
+        data += shell.read_stdout()
+    return bytes(data[: OUTCOME_SIZE_LIMIT_BYTES + 1]), _ended_well(shell)
 
 
 def _ended_well(shell: Any) -> bool:

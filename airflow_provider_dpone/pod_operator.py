@@ -13,7 +13,7 @@ from airflow_provider_dpone.judgement import Evidence, judge_run
 from airflow_provider_dpone.kubernetes_calls import told
 from airflow_provider_dpone.pod_manager import SIDECAR
 from airflow_provider_dpone.pod_security import literal
-from airflow_provider_dpone.pod_status import exit_code_of, why_not_running
+from airflow_provider_dpone.pod_status import has_ended, why_not_running
 from airflow_provider_dpone.pod_task import PodTask
 
 
@@ -55,6 +55,8 @@ class DponePodOperator(PodTask):
         """
         try:
             self.seen_pod = self.pod_manager.await_run(pod, self.base_container_name)
+            if not has_ended(self.seen_pod, self.base_container_name):
+                return
             self._missing = why_not_running(self.seen_pod, SIDECAR)
             if self._missing is not None:
                 return
@@ -68,18 +70,16 @@ class DponePodOperator(PodTask):
 
     def judge(self, context: Any, failure: Exception | None) -> dict[str, object]:
         """Give the outcome document, which Airflow keeps as XCom `return_value`; errors as in `judge_run`."""
-        error = self._unread or failure
+        unread = None if self._unread is None else told(self._unread)
         evidence = Evidence(
             document=self._document,
             exit_code=self.exit_code(),
-            reason=self.why_ended(error, self._missing),
-            refusal=self.find_refusal(error),
+            reason=self.why_ended(self._missing or unread),
+            refusal=self.find_refusal(self._unread or failure),
         )
         return judge_run(evidence, self.env_vars, context)
 
     def _end_sidecar(self, pod: k8s.V1Pod) -> None:
-        if exit_code_of(self.seen_pod, self.base_container_name) is None:
-            return
         try:
             self.pod_manager.end_sidecar(pod)
         except (ApiException, HTTPError, OSError) as error:

@@ -45,7 +45,7 @@ def complete_pod(built: k8s.V1Pod, pod: PodArguments, env_vars: Mapping[str, str
     Containers that have a security context keep it, the token mount and the grace of a template too.
     """
     spec = built.spec
-    for container in spec.containers:
+    for container in (*spec.containers, *(spec.init_containers or ())):
         container.security_context = container.security_context or container_security(pod)
     if spec.automount_service_account_token is None and not spec.service_account_name:
         spec.automount_service_account_token = False

@@ -26,6 +26,7 @@ from airflow_provider_dpone.kubernetes_calls import (
     call_repeatedly,
     find_refusal,
     is_gone,
+    origin_of,
     told,
 )
 from airflow_provider_dpone.leftover_pods import delete_pod, end_leftover_pods
@@ -33,7 +34,7 @@ from airflow_provider_dpone.literal_environment import LiteralEnvironment
 from airflow_provider_dpone.pod_kwargs import operator_arguments
 from airflow_provider_dpone.pod_manager import OutcomePodManager
 from airflow_provider_dpone.pod_security import complete_pod
-from airflow_provider_dpone.pod_status import exit_code_of, has_ended, reason_of
+from airflow_provider_dpone.pod_status import exit_code_of, has_ended, is_running, reason_of
 from airflow_provider_dpone.pod_trigger import DponePodTrigger
 from airflow_provider_dpone.version_compat import TaskDeferred
 from dpone_contract.errors import PodRefusedError
@@ -74,6 +75,7 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         self.seen_pod: k8s.V1Pod | None = None
         self.pod_is_gone = False
         self.pod_was_cleaned = False
+        self._told: str | None = None
         self._verdict: _Verdict | None = None
 
     @abstractmethod
@@ -94,9 +96,12 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         self.look_at(self.own_pod)
         if self.pod_is_gone:
             return
-        if event.get("status") == "timeout":
+        if event.get("status") in ("timeout", "error"):
+            self._told = str(event.get("message") or "").partition("\n")[0] or None
+        pod = self.seen_pod
+        if event.get("status") == "timeout" and pod is not None and is_running(pod, self.base_container_name):
             # Its log and its outcome are read while it ends.
-            self._end_if_running("the task has run out of time")
+            self._end(pod, "the task has run out of time")
         super().trigger_reentry(context, event)
 
     def _watch(self, context: Any, run: Callable[[], Any]) -> Any:
@@ -107,20 +112,27 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
             raise
         except Exception as error:  # noqa: BLE001  the boundary to Airflow's operator, whose word is not the judgement
             failure = error
-            self.log.info("Airflow's pod operator ended with %s", told(failure))
+            self._told = self._told or told(origin_of(error))
+            self.log.info("Airflow's pod operator ended with %s", told(error))
         # A pod that has ended already when it is to be deferred comes here twice.
         self._verdict = self._verdict or self._find_verdict(context, failure)
         return self._verdict.give()
 
     def _find_verdict(self, context: Any, failure: Exception | None) -> _Verdict:
-        if not self.pod_was_cleaned and self.own_pod is not None:
-            if self.seen_pod is None or not has_ended(self.seen_pod, self.base_container_name):
-                self.look_at(self.own_pod)
-            self._end_if_running("nobody watches it any more")
+        if self.own_pod is not None and not self.pod_was_cleaned:
+            self._leave(self.own_pod)
         try:
             return _Verdict(self.judge(context, failure), None)
         except Exception as error:  # noqa: BLE001  whatever Airflow is to be told
             return _Verdict(None, error)
+
+    def _leave(self, pod: k8s.V1Pod) -> None:
+        # Where Airflow's operator has not cleaned up: nothing of an attempt goes on when it has been judged.
+        if self.seen_pod is None or not has_ended(self.seen_pod, self.base_container_name):
+            self.look_at(pod)
+        known = self.seen_pod is not None and not self.pod_is_gone
+        if known and not has_ended(self.seen_pod, self.base_container_name):
+            self._end(pod, "nobody watches it any more")
 
     @cached_property
     def pod_manager(self) -> OutcomePodManager:
@@ -161,7 +173,7 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         self._killed = True
         pod = self.pod or self.own_pod or self.pod_request_obj
         if pod is not None:
-            self._end(pod, _KILL_WAITS)
+            self._end(pod, "Airflow ends the task", _KILL_WAITS)
 
     def look_at(self, pod: k8s.V1Pod) -> None:
         """Remember a pod as it is now, for as far as Kubernetes still knows it."""
@@ -179,16 +191,16 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         """How the pod's command ended, where that is known."""
         return None if self.seen_pod is None else exit_code_of(self.seen_pod, self.base_container_name)
 
-    def why_ended(self, error: BaseException | None, otherwise: str | None = None) -> str | None:
-        """Why there is no good end, by what is known best: Airflow's kill, the pod's status, `otherwise`, the error."""
+    def why_ended(self, otherwise: str | None = None) -> str | None:
+        """Why there is no good end, by what is known best: Airflow's kill, the pod's status, `otherwise`, what was told."""
         if self._killed:
             return "Airflow ended the task, and its pod with it"
         reason = None if self.seen_pod is None else reason_of(self.seen_pod, self.base_container_name)
         if reason is not None:
             return reason
-        if not self.pod_was_cleaned and (self.pod_is_gone or is_gone(error)):
+        if self.pod_is_gone and not self.pod_was_cleaned:
             return "the pod is gone, and what it left with it"
-        return otherwise or (None if error is None else told(error))
+        return otherwise or self._told
 
     def find_refusal(self, error: BaseException | None) -> PodRefusedError | None:
         """What a retry would meet again, if that is why the task fails."""
@@ -197,14 +209,8 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
             refusal.where = f"task {self.task_id}"
         return refusal
 
-    def _end_if_running(self, why: str) -> None:
-        pod = self.seen_pod
-        if pod is None or self.pod_is_gone or has_ended(pod, self.base_container_name):
-            return
+    def _end(self, pod: k8s.V1Pod, why: str, waits: tuple[float, ...] = WAITS) -> None:
         self.log.warning("the pod %s is ended: %s", pod.metadata.name, why)
-        self._end(pod, WAITS)
-
-    def _end(self, pod: k8s.V1Pod, waits: tuple[float, ...]) -> None:
         grace = self.termination_grace_period
         try:
             delete_pod(self.client, pod.metadata.name, pod.metadata.namespace, grace, waits)

@@ -119,7 +119,7 @@ def test_a_pod_hook_passes_with_exit_code_zero_alone():
         (make_pod(base=terminated(3, "Error")), AirflowException("Pod failed"), "it ended with 3"),
         (make_pod(base=terminated(137, "OOMKilled")), None, "it ended with 137, .*OOMKilled"),
         (None, None, "its end was not seen"),
-        (None, ApiException(status=404), "the pod is gone"),
+        (None, ApiException(status=404, reason="Not Found"), "HTTP 404: Not Found"),
     ],
 )
 def test_any_other_end_of_a_pod_hook_fails_its_task(pod, failure, message):

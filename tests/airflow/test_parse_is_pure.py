@@ -141,6 +141,20 @@ def test_a_task_group_opens_its_pack_and_nothing_else(packs, opened):
     assert opened == [path]
 
 
+def test_what_runs_pods_is_imported_for_pods_alone(tmp_path):
+    write_pack_file(tmp_path, make_pack("processes"))
+    program = (
+        "import sys\n"
+        "from airflow_provider_dpone import load_dpone_dags\n"
+        f"load_dpone_dags({str(tmp_path)!r}, {{}}, strict=True)\n"
+        "print(sorted(name for name in sys.modules if name.startswith('airflow_provider_dpone.pod_')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr
+
+
 def test_the_guard_would_notice_us(opened):
     from airflow.configuration import conf
 

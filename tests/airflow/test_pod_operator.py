@@ -38,12 +38,12 @@ def operator(process=INTERNAL, *, map_index=-1, deferrable=False, **pod):
     return context["task"], context
 
 
-def judged(task, context, *, document=None, pod=None, failure=None, killed=False):
+def judged(task, context, *, document=None, pod=None, failure=None, killed=False, gone=False):
     """What becomes of the task when this was seen of its pod, and Airflow's operator ended with `failure`."""
     task._killed = killed
 
     def run():
-        task._document, task.seen_pod = document, pod
+        task._document, task.seen_pod, task.pod_is_gone = document, pod, gone
         if failure is not None:
             raise failure
 
@@ -88,6 +88,11 @@ def test_each_mapped_item_is_judged_by_its_own_evidence(index):
 def forbidden(status=403, body='{"message": "pods \\"x\\" is forbidden"}'):
     error = ApiException(status=status, reason="Forbidden")
     error.body = body
+    return error
+
+
+def behind(error, first):
+    error.__context__ = first
     return error
 
 
@@ -168,7 +173,11 @@ CASES = {
         },
         "Unschedulable, 0/3 nodes",
     ),
-    "gone": ({"failure": ApiException(status=404, reason="Not Found")}, "the pod is gone, and what it left"),
+    "gone": ({"gone": True}, "the pod is gone, and what it left"),
+    "gone before it was seen": (
+        {"failure": ApiException(status=404, reason="Not Found")},
+        "HTTP 404: Not Found",
+    ),
     "busy API": (
         {"failure": ApiException(status=500, reason="Internal Server Error")},
         "HTTP 500: Internal Server Error",
@@ -176,6 +185,14 @@ CASES = {
     "started too late": (
         {"failure": AirflowException("Pod took too long to start.")},
         "took too long to start",
+    ),
+    "cleaned up after": (
+        {
+            "failure": behind(
+                AirflowException("Pod x returned a failure."), AirflowException("took too long to start")
+            )
+        },
+        "left no outcome: AirflowException: took too long to start",
     ),
     "killed": (
         {"killed": True, "failure": forbidden()},
@@ -244,6 +261,43 @@ def test_a_deferral_passes_through():
     task, context = operator(deferrable=True)
     with pytest.raises(TaskDeferred):
         judged(task, context, failure=TaskDeferred(trigger=None, method_name="trigger_reentry"))
+
+
+@pytest.mark.parametrize("outcome", [own_outcome(), FAILED], ids=["passed", "failed"])
+def test_a_pod_that_has_ended_before_it_is_deferred_is_judged_once(outcome):
+    task, context = operator(deferrable=True)
+    pushed = []
+    context["ti"].xcom_push = lambda **values: pushed.append(values)
+
+    def run():
+        # Newer releases re-enter at once, and drop what that gives.
+        task._watch(context, seen)
+
+    def seen():
+        task._document, task.seen_pod = to_bytes(outcome), make_pod(base=terminated(outcome.exit_code))
+
+    if outcome is FAILED:
+        with pytest.raises(AirflowException, match="CHUNK_FAILED: 2 of 7"):
+            task._watch(context, run)
+        assert len(pushed) == 1
+    else:
+        assert task._watch(context, run) == outcome.to_document()
+
+
+def test_a_pod_that_nobody_watches_any_more_is_ended():
+    task, context = operator()
+    task.client = api = PodApiStandIn(make_pod("mine", base=RUNNING))
+    task.own_pod = make_pod("mine")
+    with pytest.raises(AirflowException, match="left no outcome: HTTP 500: away"):
+        judged(task, context, failure=ApiException(status=500, reason="away"))
+    assert not api.pods
+
+
+def test_a_pod_that_is_gone_when_the_triggerer_is_done_is_told():
+    task, context = operator(deferrable=True)
+    task.client = PodApiStandIn()
+    with pytest.raises(AirflowException, match="left no outcome: the pod is gone"):
+        task.trigger_reentry(context, {"status": "success", "name": "mine", "namespace": "loads"})
 
 
 def test_an_interruption_by_airflow_is_not_judged():

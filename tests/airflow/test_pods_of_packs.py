@@ -251,6 +251,7 @@ def template(tmp_path):
           - name: proxy
             image: proxy:1
           securityContext: {runAsUser: 0}
+          initContainers: [{name: prepare, image: "prepare:1"}]
           volumes: [{name: work, emptyDir: {}}]
           nodeSelector: {disk: ssd}
         """)
@@ -277,6 +278,7 @@ def test_a_template_adds_to_the_pack_and_takes_no_safety_away(template, mode):
         "airflow-xcom-sidecar",
     ]
     assert pod["spec"]["containers"][1]["securityContext"] == RESTRICTED
+    assert pod["spec"]["initContainers"][0]["securityContext"] == RESTRICTED
 
 
 def test_a_template_may_bring_the_image(template):
