@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from dpone_contract.chunk_options import ChunkKind
@@ -190,13 +191,12 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
     ConnectionFailedError; CampaignDriftError for a target that was dropped since; nothing was moved or made then.
     """
     manifest = process.manifest
-    has_begun = _has_begun(manifest, planned, connections)
-    ends = _look_at_ends(manifest, planned, connections, has_begun=has_begun)
+    ends = _look_at_ends(manifest, planned, connections)
     in_a_file = manifest.backfill.state.in_a_file
     run = new_local_run(ends.target.shape.identity.relation) if in_a_file else None
     ledger = open_ledger(manifest, connections, run)
     ledger.ensure_schema()
-    if not has_begun:
+    if ledger.read_campaign(planned.plan.run_key) is None:
         require_no_nulls(connections.source, manifest, ends.column)
     bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends).replaced(local_run=run)
     return PreparedRun(ledger, _wanted(manifest, planned, ends), bootstrap)
@@ -216,21 +216,28 @@ def _has_begun(manifest: Manifest, planned: CampaignPlan, connections: Connectio
         ledger.close()
 
 
-def _look_at_ends(
-    manifest: Manifest, planned: CampaignPlan, connections: Connections, *, has_begun: bool
-) -> PostgresEnds:
+def _look_at_ends(manifest: Manifest, planned: CampaignPlan, connections: Connections) -> PostgresEnds:
     """Look at both tables; a missing target is made for a new campaign alone: what an old one has loaded is gone with its own."""
+    look = partial(look_at_ends, manifest, planned, connections.source, connections.sink)
     try:
-        return look_at_ends(manifest, planned, connections.source, connections.sink, create=not has_begun)
+        return look(create=False)
     except TableMissingError as error:
-        if not has_begun or error.where != "sink.table":
+        if error.where != "sink.table":
+            raise
+    if not _has_begun(manifest, planned, connections):
+        return look(create=True)
+    try:
+        # Whoever has begun it may have made its target since it was looked for.
+        return look(create=False)
+    except TableMissingError as error:
+        if error.where != "sink.table":
             raise
         raise CampaignDriftError(
             f"the target table {manifest.sink.table} of campaign {planned.plan.run_key} is gone, with what was loaded into it",
             where=f"target.table {manifest.sink.table}",
             next_step="restore it, or begin a new campaign under another backfill_id",
             run_key=planned.plan.run_key,
-        ) from error
+        ) from None
 
 
 def prepare_verification(
