@@ -16,8 +16,10 @@ from dpone_contract.errors import PodRefusedError
 
 # Seconds before each further try.
 WAITS: tuple[float, ...] = (1, 2, 4, 8)
+# Where giving up ends a pod that runs.
+PATIENT_WAITS: tuple[float, ...] = (*WAITS, 15, 30)
 REQUEST_TIMEOUT_SECONDS = 30
-FORBIDDEN, NOT_FOUND, INVALID = 403, 404, 422
+FORBIDDEN, NOT_FOUND, TAKEN, INVALID = 403, 404, 409, 422
 # 410: the API has forgotten the state that a list began with. 0: no answer at all, as for a broken exec.
 _BUSY = frozenset({0, 408, 410, 429, 500, 502, 503, 504})
 _HANDSHAKE = "Handshake status "

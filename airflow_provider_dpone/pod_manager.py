@@ -14,7 +14,13 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import stream
 from websocket import WebSocketException
 
-from airflow_provider_dpone.kubernetes_calls import call_repeatedly
+from airflow_provider_dpone.kubernetes_calls import (
+    PATIENT_WAITS,
+    REQUEST_TIMEOUT_SECONDS,
+    TAKEN,
+    call_repeatedly,
+    status_of,
+)
 from airflow_provider_dpone.pod_status import has_ended, is_running, is_terminal, state_of
 from dpone_contract.environment import POD_OUTCOME_PATH
 from dpone_contract.outcome import OUTCOME_SIZE_LIMIT_BYTES
@@ -35,7 +41,32 @@ class OutcomePodManager(PodManager):
     def run_pod_async(self, pod: k8s.V1Pod, **kwargs: Any) -> k8s.V1Pod:
         """Start a pod. Unlike Airflow's, it does not write the whole pod into the log where that fails."""
         body = self._client.api_client.sanitize_for_serialization(pod)
-        return self._client.create_namespaced_pod(namespace=pod.metadata.namespace, body=body, **kwargs)
+        tries = 0
+
+        def create() -> k8s.V1Pod:
+            nonlocal tries
+            tries += 1
+            try:
+                return self._client.create_namespaced_pod(
+                    namespace=pod.metadata.namespace, body=body, **kwargs
+                )
+            except ApiException as error:
+                # The name is this attempt's alone: the answer to an earlier try was lost. Nobody else's pod is taken over.
+                if status_of(error) == TAKEN and tries > 1:
+                    return self.read_pod(pod)
+                raise
+
+        return call_repeatedly(create, "start the pod")
+
+    def read_pod(self, pod: k8s.V1Pod) -> k8s.V1Pod:
+        """Look at a pod; an API that is away for a minute does not end what runs."""
+        return call_repeatedly(
+            lambda: self._client.read_namespaced_pod(
+                pod.metadata.name, pod.metadata.namespace, _request_timeout=REQUEST_TIMEOUT_SECONDS
+            ),
+            "look at the pod",
+            PATIENT_WAITS,
+        )
 
     def await_xcom_sidecar_container_start(
         self, pod: k8s.V1Pod, timeout: int = 900, log_interval: int = 30

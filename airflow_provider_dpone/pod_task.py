@@ -64,7 +64,7 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
 
     def __init__(self, *, settings: Mapping[str, Any], env_vars: dict[str, str], **kwargs: Any) -> None:
         pod = PodArguments.model_validate_json(json.dumps(settings))
-        # What the pack says goes over a DAG's default_args, which Airflow hands to mapped tasks as arguments.
+        # What the pack says goes over whatever else is said.
         super().__init__(**{**kwargs, **operator_arguments(pod)})
         self.pod_arguments = pod
         # Airflow's operator would make it a list of objects, which cannot be rendered one by one.

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.providers.cncf.kubernetes.triggers.pod import ContainerState, KubernetesPodTrigger
 
-from airflow_provider_dpone.kubernetes_calls import WAITS
+from airflow_provider_dpone.kubernetes_calls import PATIENT_WAITS
 
 # The last line of the traceback in the trigger's event.
 _BUSY = re.compile(
@@ -30,7 +30,7 @@ class DponePodTrigger(KubernetesPodTrigger):
 
     async def run(self) -> AsyncIterator[Any]:
         """Give the event of the pod's end, or of what keeps it from being seen."""
-        for wait in (*WAITS, None):
+        for wait in (*PATIENT_WAITS, None):
             event = None
             async for event in super().run():  # noqa: B007  the last one counts; there is one
                 pass

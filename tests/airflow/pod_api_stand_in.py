@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kubernetes.client import ApiClient
 from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
 
@@ -55,6 +56,18 @@ class PodApiStandIn:
         self.failures = list(failures)
         self.calls: list[tuple[str, str]] = []
         self.stubborn: set[str] = set()
+        self.api_client = ApiClient()
+        self.answer_lost = False
+
+    def create_namespaced_pod(self, namespace: str, body: Any, **_: Any) -> k8s.V1Pod:
+        self._count("create", body["metadata"]["name"])
+        if body["metadata"]["name"] in self.pods:
+            raise ApiException(status=409, reason="AlreadyExists")
+        self.pods[body["metadata"]["name"]] = pod = make_pod(body["metadata"]["name"])
+        if self.answer_lost:
+            self.answer_lost = False
+            raise ApiException(status=500, reason="lost")
+        return pod
 
     def list_namespaced_pod(self, namespace: str, *, label_selector: str, **_: Any) -> k8s.V1PodList:
         self._count("list", label_selector)

@@ -5,6 +5,7 @@ from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
 
 from airflow_provider_dpone import DponeDag, kubernetes_calls, leftover_pods
+from airflow_provider_dpone.pod_manager import OutcomePodManager
 from airflow_provider_dpone.version_compat import AirflowException, AirflowFailException
 from dpone_contract.mapping_item import mapping_item
 from dpone_contract.outcome import OUTCOME_SIZE_LIMIT_BYTES, AttemptIdentity, OutcomeError
@@ -374,3 +375,34 @@ def test_on_kill_tells_of_a_pod_that_it_could_not_end(caplog):
     task.pod_request_obj = make_pod("mine")
     task.on_kill()
     assert len(api.calls) == 3
+
+
+# --- starting and watching -----------------------------------------------------------------------------------------------
+
+
+def start(api, name="mine"):
+    return OutcomePodManager(kube_client=api).run_pod_async(make_pod(name))
+
+
+def test_a_pod_is_started_once_the_api_answers():
+    api = PodApiStandIn(failures=(ApiException(status=500), ApiException(status=429)))
+    assert start(api).metadata.name == "mine"
+    assert list(api.pods) == ["mine"]
+
+
+def test_a_pod_whose_start_was_not_answered_is_not_started_twice():
+    api = PodApiStandIn()
+    api.answer_lost = True
+    assert start(api).metadata.name == "mine"
+    assert [what for what, _ in api.calls] == ["create", "create", "read"]
+
+
+def test_a_pod_of_that_name_which_is_there_already_is_not_taken_over():
+    with pytest.raises(ApiException) as caught:
+        start(PodApiStandIn(make_pod("mine")))
+    assert caught.value.status == 409
+
+
+def test_an_api_that_is_away_for_a_while_does_not_end_the_watch():
+    api = PodApiStandIn(make_pod("mine"), failures=(ApiException(status=503),) * 6)
+    assert OutcomePodManager(kube_client=api).read_pod(make_pod("mine")).metadata.name == "mine"

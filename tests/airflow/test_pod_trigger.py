@@ -9,7 +9,7 @@ from kubernetes_asyncio.client import models as k8s
 from kubernetes_asyncio.client.exceptions import ApiException
 
 from airflow_provider_dpone import pod_trigger
-from airflow_provider_dpone.kubernetes_calls import WAITS
+from airflow_provider_dpone.kubernetes_calls import PATIENT_WAITS
 from airflow_provider_dpone.pod_trigger import DponePodTrigger
 
 
@@ -93,7 +93,7 @@ def test_an_api_that_stays_busy_ends_the_asking():
     payload, hook = event_of(ApiException(status=500))
     assert payload["status"] == "error"
     # Newer releases ask three times each.
-    assert hook.asked in (len(WAITS) + 1, 3 * (len(WAITS) + 1))
+    assert hook.asked in (len(PATIENT_WAITS) + 1, 3 * (len(PATIENT_WAITS) + 1))
 
 
 @pytest.mark.parametrize("status", [403, 404])
