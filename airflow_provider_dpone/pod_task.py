@@ -37,7 +37,7 @@ from airflow_provider_dpone.pod_security import complete_pod
 from airflow_provider_dpone.pod_status import exit_code_of, has_ended, is_running, reason_of
 from airflow_provider_dpone.pod_trigger import DponePodTrigger
 from airflow_provider_dpone.version_compat import TaskDeferred
-from dpone_contract.errors import PodRefusedError
+from dpone_contract.errors import InterruptedRunError, PodRefusedError
 from dpone_contract.pod import PodArguments
 
 # Between Airflow's request to stop and its kill there may be a few seconds only.
@@ -171,6 +171,15 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
     def on_kill(self) -> None:
         """End the pod, in bounded time; the run in it has the pod's grace to release what it has not started."""
         self._killed = True
+        # Airflow 2 raises an error of its own after this, which is not ours to replace.
+        self.log.error(
+            "%s",
+            InterruptedRunError(
+                "Airflow ends this task, and its pod with it",
+                where=f"task {self.task_id}",
+                next_step="clear the task to run it again; committed chunks will be skipped",
+            ),
+        )
         pod = self.pod or self.own_pod or self.pod_request_obj
         if pod is not None:
             self._end(pod, "Airflow ends the task", _KILL_WAITS)

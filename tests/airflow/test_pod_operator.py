@@ -365,8 +365,15 @@ def test_on_kill_ends_the_pod_in_bounded_time():
     task.on_kill()
     task.client = api = PodApiStandIn(make_pod("mine"), failures=(ApiException(status=500),))
     task.pod = make_pod("mine")
+    lines = []
+    task.log.error = lambda message, *values: lines.append(message % values)
     task.on_kill()
     assert (api.pods, api.calls) == ({}, [("delete", "mine")] * 2)
+    (line,) = lines
+    assert line == (
+        "DPONE_INTERRUPTED: Airflow ends this task, and its pod with it | at task flights_history | "
+        "next: clear the task to run it again; committed chunks will be skipped"
+    )
 
 
 def test_on_kill_tells_of_a_pod_that_it_could_not_end(caplog):

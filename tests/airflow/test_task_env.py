@@ -8,11 +8,13 @@ from airflow_provider_dpone import DponeDag
 from dpone_contract.environment import EnvVar
 from dpone_contract.errors import PackInvalidError
 from dpone_contract.mapping_item import parse_item, require_item_of_plan
+from dpone_contract.mapping_policy import MappingLimits, MappingMode, MappingPolicy
 from dpone_contract.pack import ExecutionBackend
 from dpone_contract.pod import PodArguments
+from dpone_contract.process import build_process
 from dpone_contract.run_identity import parse_run_identity
 from tests.airflow.airflow_stand_ins import DATED, render
-from tests.factories import make_pack, make_process, make_process_plan
+from tests.factories import make_manifest, make_pack, make_process, make_process_plan
 
 INTERNAL = make_process(mode="internal")
 PER_ITEM_AND_RUN = frozenset(EnvVar) - {EnvVar.OUTCOME_PATH, EnvVar.PARENT_PID}
@@ -88,6 +90,23 @@ def test_label_is_known_before_and_after_an_item_runs(index):
     unrendered = task.unmap({"env_vars": task.expand_input.value["env_vars"][index]})
     assert unrendered.dpone_label == plan.labels[index]
     assert render(task, DATED, map_index=index)["task"].dpone_label == plan.labels[index]
+
+
+@pytest.mark.parametrize("native, label", [(False, "2"), (True, "2 .. 2")])
+def test_label_is_a_text_also_where_airflow_makes_numbers_of_texts(native, label):
+    from jinja2 import Environment
+    from jinja2.nativetypes import NativeEnvironment
+
+    limits = MappingLimits(max_items=3, max_active=2, pool="dpone_backfill")
+    window = {"column": "id", "from": 1, "to": 3, "step": 1}
+    process = build_process(
+        make_manifest(window=window), MappingPolicy(mode=MappingMode.VISIBLE, limits=limits)
+    )
+    dag = DponeDag(make_pack(processes=(make_process_plan(process),)), render_template_as_native_obj=native)
+    task = dag.get_task("flights_history")
+    environment = NativeEnvironment() if native else Environment()
+    rendered = environment.from_string(task.map_index_template).render(render(task, map_index=1))
+    assert rendered == label
 
 
 def test_label_reaches_airflows_template():
