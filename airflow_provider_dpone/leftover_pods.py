@@ -72,17 +72,16 @@ def delete_pod(
     namespace: str,
     grace_seconds: int | None = None,
     waits: tuple[float, ...] = WAITS,
+    answer_seconds: float = REQUEST_TIMEOUT_SECONDS,
 ) -> None:
-    """Ask Kubernetes to end a pod; one that is gone is ended.
+    """Ask Kubernetes to end a pod, and wait so long for each answer; one that is gone is ended.
 
     Errors: of the Kubernetes API, once it has been asked repeatedly.
     """
     more = {} if grace_seconds is None else {"grace_period_seconds": grace_seconds}
     try:
         call_repeatedly(
-            lambda: client.delete_namespaced_pod(
-                name, namespace, _request_timeout=REQUEST_TIMEOUT_SECONDS, **more
-            ),
+            lambda: client.delete_namespaced_pod(name, namespace, _request_timeout=answer_seconds, **more),
             "end a pod",
             waits,
         )

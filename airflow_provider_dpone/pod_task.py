@@ -42,6 +42,7 @@ from dpone_contract.pod import PodArguments
 
 # Between Airflow's request to stop and its kill there may be a few seconds only.
 _KILL_WAITS = (0.5, 1)
+_KILL_ANSWER_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         )
         pod = self.pod or self.own_pod or self.pod_request_obj
         if pod is not None:
-            self._end(pod, "Airflow ends the task", _KILL_WAITS)
+            self._end(pod, "Airflow ends the task", _KILL_WAITS, _KILL_ANSWER_SECONDS)
 
     def look_at(self, pod: k8s.V1Pod) -> None:
         """Remember a pod as it is now, for as far as Kubernetes still knows it."""
@@ -218,10 +219,16 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
             refusal.where = f"task {self.task_id}"
         return refusal
 
-    def _end(self, pod: k8s.V1Pod, why: str, waits: tuple[float, ...] = WAITS) -> None:
+    def _end(
+        self,
+        pod: k8s.V1Pod,
+        why: str,
+        waits: tuple[float, ...] = WAITS,
+        answer_seconds: float = REQUEST_TIMEOUT_SECONDS,
+    ) -> None:
         self.log.warning("the pod %s is ended: %s", pod.metadata.name, why)
-        grace = self.termination_grace_period
+        name, namespace, grace = pod.metadata.name, pod.metadata.namespace, self.termination_grace_period
         try:
-            delete_pod(self.client, pod.metadata.name, pod.metadata.namespace, grace, waits)
+            delete_pod(self.client, name, namespace, grace, waits, answer_seconds)
         except (ApiException, HTTPError, OSError) as error:
-            self.log.warning("the pod %s could not be ended: %s", pod.metadata.name, told(error))
+            self.log.warning("the pod %s could not be ended: %s", name, told(error))
