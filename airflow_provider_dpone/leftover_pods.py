@@ -71,6 +71,7 @@ def delete_pod(
     name: str,
     namespace: str,
     grace_seconds: int | None = None,
+    *,
     waits: tuple[float, ...] = WAITS,
     answer_seconds: float = REQUEST_TIMEOUT_SECONDS,
 ) -> None:

@@ -229,6 +229,6 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         self.log.warning("the pod %s is ended: %s", pod.metadata.name, why)
         name, namespace, grace = pod.metadata.name, pod.metadata.namespace, self.termination_grace_period
         try:
-            delete_pod(self.client, name, namespace, grace, waits, answer_seconds)
+            delete_pod(self.client, name, namespace, grace, waits=waits, answer_seconds=answer_seconds)
         except (ApiException, HTTPError, OSError) as error:
             self.log.warning("the pod %s could not be ended: %s", name, told(error))
