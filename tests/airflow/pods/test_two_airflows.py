@@ -57,7 +57,7 @@ def test_worker_that_is_asked_to_end_ends_its_pod_and_says_so(pods, other):
     pods.api.wait_for(lambda pod: pod.deleted)
     # Airflow 2 ends as a whole, Airflow 3 goes on with what is next.
     other.wait_for_end()
-    said = f"and its pod {pods.api.pod().name} with it; committed chunks will be skipped on retry"
+    said = f"the pod {pods.api.pod().name} is ended: Airflow ends the task"
     assert said in other.log()
     pods.api.wait_for(lambda pod: not pod.runs_process)
     held.lapse_lease(1)
