@@ -104,6 +104,7 @@ class AirflowProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._answers = -1
         self._asked: tuple[str, int] | None = None
+        self._under_way = False
 
     def start_run(
         self, dag_id: str, run_id: str | None = None, cleared: Sequence[tuple[str, int]] = ()
@@ -114,6 +115,7 @@ class AirflowProcess:
         assert self._process is not None
         assert self._process.stdin is not None
         self._asked = (dag_id, self.log_path.stat().st_size)
+        self._under_way = True
         request = {"dag_id": dag_id, "run_id": run_id, "cleared": cleared}
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
@@ -124,13 +126,22 @@ class AirflowProcess:
         Errors: AssertionError with the log when Airflow could not run it.
         """
         assert self._asked is not None
-        dag_id, offset = self._asked
-        with os.fdopen(os.dup(self._answers), "rb") as answers:
-            line = _line(answers.fileno())
-        log = self.log_path.read_bytes()[offset:].decode(errors="replace")
-        answer = json.loads(line or '{"error": "Airflow ended"}')
-        assert "error" not in answer, f"{answer.get('error')}\n{log}"
-        return FinishedRun(self.home, dag_id, answer["run_id"], answer["state"].split(".")[-1].lower(), log)
+        answer = json.loads(self.wait_for_end() or '{"error": "Airflow ended"}')
+        assert "error" not in answer, f"{answer.get('error')}\n{self.log()}"
+        state = answer["state"].split(".")[-1].lower()
+        return FinishedRun(self.home, self._asked[0], answer["run_id"], state, self.log())
+
+    def wait_for_end(self) -> bytes:
+        """Wait until the run has ended, or the process has without a word."""
+        answer = _line(self._answers)
+        self._under_way = False
+        return answer
+
+    def drop_run(self) -> None:
+        """End the process where a run is still under way, as after a test that has failed."""
+        if self._under_way:
+            self.stop()
+            self._under_way = False
 
     def run(
         self, dag_id: str, run_id: str | None = None, cleared: Sequence[tuple[str, int]] = ()
@@ -163,7 +174,8 @@ class AirflowProcess:
 
     def log(self) -> str:
         """What has been said since the last run began."""
-        assert self._asked is not None
+        if self._asked is None:
+            return ""
         return self.log_path.read_bytes()[self._asked[1] :].decode(errors="replace")
 
     def signal(self, number: signal.Signals) -> None:

@@ -84,6 +84,14 @@ def running_other_airflow(
 
 
 @pytest.fixture
+def other(running_other_airflow: AirflowProcess) -> Iterator[AirflowProcess]:
+    """That one."""
+    yield running_other_airflow
+    sys.stdout.write(running_other_airflow.log())
+    running_other_airflow.drop_run()
+
+
+@pytest.fixture
 def pods(
     database: str, tmp_path: Path, api: KubernetesApi, running_airflow: AirflowProcess
 ) -> Iterator[PodRuns]:
@@ -92,4 +100,5 @@ def pods(
         yield PodRuns(history, api, running_airflow)
         # Shown beside a test that has failed.
         sys.stdout.write(running_airflow.log())
+        running_airflow.drop_run()
         api.reset()

@@ -23,11 +23,12 @@ SECRETS = tuple(
     for name in ("SOURCE", "TARGET")
 )
 GRACE_SECONDS = 3
+CHECK_SECONDS = 0.2
 
 DAG_FILE = """\
 from airflow_provider_dpone import DponeDag
 
-# Five seconds between two looks at a pod that starts are Airflow's own; nothing of the pack is changed.
+# Airflow's own default is five seconds between two looks at a pod that starts; nothing of the pack is changed.
 dag = DponeDag({path!r}, default_args={{"owner": "flights", "startup_check_interval_seconds": {check_seconds}}})
 """
 
@@ -92,7 +93,9 @@ class PodRuns:
         for old in dags.iterdir():
             _remove(old)
         path = write_pack_file(dags, pack)
-        (dags / "dags.py").write_text(DAG_FILE.format(path=str(path), check_seconds=1), encoding="utf-8")
+        (dags / "dags.py").write_text(
+            DAG_FILE.format(path=str(path), check_seconds=CHECK_SECONDS), encoding="utf-8"
+        )
         return pack
 
     def run(self, process: Process, **changes: Any) -> FinishedRun:

@@ -33,21 +33,26 @@ def foreign_outcome(process):
     )
 
 
-@pytest.mark.parametrize("deferrable", [False, True], ids=["sync", "deferrable"])
-def test_evidence_that_is_not_whole_and_own_fails_its_item(pods, deferrable):
-    process = build(chunks=len(FAULTS), items=len(FAULTS), max_active=2)
-    for index, order in enumerate(FAULTS):
+# The judgement is the same in both modes; what differs is how a document, and a sidecar without one, is come to.
+MODES = {"sync": list(FAULTS), "deferrable": list(FAULTS)[:5:2]}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_evidence_that_is_not_whole_and_own_fails_its_item(pods, mode):
+    faults = MODES[mode]
+    process = build(chunks=len(faults), items=len(faults), max_active=2)
+    for index, order in enumerate(faults):
         text = foreign_outcome(process) if order.reason else order.text
         pods.api.order(
             PodOrder(order.fault, f"try_number=1,map_index={index}", text=text, number=order.number)
         )
-    finished = pods.run(process, dag_id="outcomes", retries=1, pod={"deferrable": deferrable})
+    finished = pods.run(process, dag_id="outcomes", retries=1, pod={"deferrable": mode == "deferrable"})
     assert "success" == finished.state, finished.log
-    for message in FAULTS.values():
-        assert message in finished.log
-    assert dict.fromkeys(range(len(FAULTS)), 2) == {
+    for order in faults:
+        assert FAULTS[order] in finished.log
+    assert dict.fromkeys(range(len(faults)), 2) == {
         index: task.try_number for index, task in finished.tasks(TASK).items()
     }
-    pods.history.require_loaded(len(FAULTS))
+    pods.history.require_loaded(len(faults))
     assert {"committed"} == {status for status, _ in pods.history.chunks().values()}
     assert {1} == {attempt for _, attempt in pods.history.chunks().values()}, "attempt 2 moved rows again"

@@ -22,6 +22,7 @@ BUSY = {
     1: CallOrder(Call.READ, 429, times=2),
     2: CallOrder(Call.DELETE, 500, times=1),
     3: CallOrder(Call.LOG, 500, times=1),
+    4: CallOrder(Call.EXEC, 500, times=1),
 }
 
 
@@ -46,6 +47,8 @@ def test_what_is_refused_is_not_tried_again(pods, deferrable):
         assert any(" | next: " in line for line in told)
     creations = [call.status for call in pods.api.calls("create")]
     assert sorted([403, 422, 201, 201, 201]) == sorted(creations)
+    # Whose sidecar cannot be asked to end is deleted.
+    pods.api.wait_for(lambda pod: pod.deleted, "map_index=2", timeout=1)
     assert not any(pod.runs_process for pod in pods.api.pods())
     # What has run is committed, whether its outcome could be read or not.
     assert {3: ("committed", 1), 5: ("committed", 1)} == pods.history.chunks()
