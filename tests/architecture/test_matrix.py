@@ -51,6 +51,16 @@ def test_environment_uses_the_cells_python_and_constraints(cell):
 
 
 @each_cell
+def test_every_cell_can_be_measured(cell):
+    name = environment_name(cell)
+    section = read_tox()[f"testenv:{name.replace('airflow', 'bench')}"]
+    assert (f"{{[testenv:{name}]deps}}", f"python{cell['python']}") == (
+        section["deps"],
+        section["base_python"],
+    )
+
+
+@each_cell
 def test_constraints_pin_the_cells_airflow(cell):
     lines = (MATRIX / cell["constraints"]).read_text(encoding="utf-8").splitlines()
     assert f"apache-airflow=={cell['airflow']}" in lines

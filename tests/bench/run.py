@@ -20,6 +20,7 @@ from tests.bench import (
     parse_packs,
     plan_chunks,
     protocol_time,
+    serialized_dag,
     start_commands,
     verification_speed,
     verify_plan,
@@ -27,19 +28,16 @@ from tests.bench import (
 from tests.bench.figures import Figure, table
 
 
-def parse_beyond_airflow(rounds: int) -> list[Figure]:
-    """Measure parsing where Airflow can be imported; its module counts its own rounds."""
-    if find_spec("airflow") is None:
-        print("parse: Airflow is not installed in this environment", file=sys.stderr)
-        return []
-    return [
-        Figure(str(found["name"]), float(str(found["value"])), str(found["unit"]), _budget(found["budget"]))
-        for found in parse_packs.measure()
-    ]
+def of_airflow(measure: Callable[[int], list[Figure]]) -> Callable[[int], list[Figure]]:
+    """Measure where Airflow can be imported."""
 
+    def measured(rounds: int) -> list[Figure]:
+        if find_spec("airflow") is None:
+            print("not measured: Airflow is not installed in this environment", file=sys.stderr)
+            return []
+        return measure(rounds)
 
-def _budget(value: object) -> float | None:
-    return None if value is None else float(str(value))
+    return measured
 
 
 SUBJECTS: dict[str, Callable[[int], list[Figure]]] = {
@@ -49,7 +47,8 @@ SUBJECTS: dict[str, Callable[[int], list[Figure]]] = {
     "folder": file_ledger_time.measure,
     "plan": plan_chunks.measure,
     "verify": verify_plan.measure,
-    "parse": parse_beyond_airflow,
+    "parse": of_airflow(parse_packs.measure),
+    "serialized": of_airflow(serialized_dag.measure),
     "compile": compile_packs.measure,
     "start": start_commands.measure,
 }

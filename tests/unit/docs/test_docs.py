@@ -41,10 +41,12 @@ POD_DEFAULTS = {
     "startup_timeout_seconds": STARTUP_TIMEOUT_SECONDS,
     "poll_interval_seconds": POLL_INTERVAL_SECONDS,
 }
+PICTURE_BYTES = 150_000
 VERBS = ("init", "check", "pack", "airflow", "schema", "version", "run", "backfill")
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 _TICKED = re.compile(r"`(?:[\w./]*/)?(dpone [^`]+)`")
 _BARE = re.compile(rf"(?<![\w./`-])dpone (?:{'|'.join(VERBS)})\b[^`;,|\n)]*")
 _IN_NEXT_STEP = re.compile(r"(?<![\w./`-])dpone [^`;,|\n)]+")
@@ -236,6 +238,14 @@ def test_every_link_of_a_page_leads_somewhere(page):
         if not target.exists() or (anchor and anchor not in slugs(target)):
             broken.append(link)
     assert [] == broken
+
+
+def test_every_picture_is_shown_says_what_it_shows_and_is_small():
+    pages = {page: _PICTURE.findall(page.read_text(encoding="utf-8")) for page in PAGES}
+    shown = {(page.parent / path).resolve(): text for page, found in pages.items() for text, path in found}
+    kept = set((DOCS / "images").iterdir())
+    assert kept == set(shown)
+    assert [] == [path.name for path in kept if path.stat().st_size > PICTURE_BYTES or not shown[path]]
 
 
 # Keys of manifest and catalog
