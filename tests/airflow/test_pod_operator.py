@@ -294,6 +294,24 @@ def test_a_pod_that_nobody_watches_any_more_is_ended():
     assert not api.pods
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_pod_that_was_gone_before_it_was_cleaned_up_is_told(there):
+    task, context = operator()
+    task.client = api = PodApiStandIn(*[make_pod("mine", base=terminated(0))] * there)
+    task.own_pod = make_pod("mine")
+
+    def run():
+        task.process_pod_deletion(make_pod("mine", phase="Succeeded"))
+        raise ApiException(status=404, reason="Not Found")
+
+    expected = (
+        r"HTTP 404: Not Found \(exit code 0\)" if there else "the pod is gone, and what it left with it"
+    )
+    with pytest.raises(AirflowException, match=f"left no outcome: {expected}"):
+        task._watch(context, run)
+    assert not api.pods
+
+
 def test_a_pod_that_is_gone_when_the_triggerer_is_done_is_told():
     task, context = operator(deferrable=True)
     task.client = PodApiStandIn()
