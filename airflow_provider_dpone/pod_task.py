@@ -166,6 +166,7 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         """Look at a pod once more before it may be deleted."""
         if pod is not None:
             self.look_at(pod)
+            # One that was gone before is not gone for being cleaned up.
             self.pod_was_cleaned = not self.pod_is_gone
         return super().process_pod_deletion(pod, reraise=reraise)
 
