@@ -195,6 +195,17 @@ def test_without_a_reason_there_is_none(mode):
     assert DponeDag(make_pack(processes=(make_plan(mode),))).task_ids == ["flights_history"]
 
 
+@pytest.mark.parametrize("backend", ExecutionBackend)
+@pytest.mark.parametrize("mode", ["internal", "summary"])
+def test_default_args_do_not_keep_the_outcome_from_it(mode, backend):
+    plan = make_plan(mode, backend, outcome_gate=True)
+    default_args = {"do_xcom_push": False, "multiple_outputs": True, "command": "ssh"}
+    task = DponeDag(make_pack(processes=(plan,)), default_args=default_args).get_task("flights_history")
+    said = getattr(task, "partial_kwargs", None) or vars(task)
+    assert (said["do_xcom_push"], said["multiple_outputs"]) == (True, False)
+    assert said.get("command") is None or backend is ExecutionBackend.KUBERNETES
+
+
 def test_default_args_do_not_change_what_it_waits_for():
     hooks = Hooks(pre=(Hook(name="one", command=("true",)), Hook(name="two", command=("true",))))
     after = Hooks(pre=hooks.pre, post=(Hook(name="last", command=("true",)),))
