@@ -238,6 +238,13 @@ def test_what_kubernetes_refuses_is_not_retried(name):
     assert "at task flights_history | next: " in str(caught.value)
 
 
+def test_a_namespace_that_is_full_has_room_later():
+    full = forbidden(body='{"message": "pods \\"x\\" is forbidden: exceeded quota: loads, used: pods=9"}')
+    with pytest.raises(AirflowException, match="exceeded quota: loads") as caught:
+        judged(*operator(), failure=full)
+    assert not isinstance(caught.value, AirflowFailException)
+
+
 @pytest.mark.parametrize("document", [None, to_bytes(own_outcome(status="failed", exit_code=2))])
 def test_a_refused_run_is_not_retried(document):
     with pytest.raises(AirflowFailException):
