@@ -166,6 +166,13 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         self.own_pod = super().get_or_create_pod(pod_request_obj, context)
         return self.own_pod
 
+    def find_pod(self, *_: Any, **__: Any) -> k8s.V1Pod | None:
+        """Give this attempt's own pod as it is now.
+
+        Airflow's operator asks by labels, and takes, or even ends, the pod of another attempt that starts at the same time.
+        """
+        return None if self.own_pod is None else self.pod_manager.read_pod(self.own_pod)
+
     def defer(self, *, trigger: Any, **how: Any) -> NoReturn:
         """Wait by a trigger that sees every end of a pod."""
         if isinstance(trigger, KubernetesPodTrigger):
