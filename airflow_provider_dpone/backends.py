@@ -64,7 +64,8 @@ def runtime_arguments(pack: Pack, plan: ProcessPlan) -> dict[str, Any]:
     Errors: PackInvalidError for a pod without an image, and for a label that Airflow writes itself.
     """
     if plan.backend is ExecutionBackend.PROCESS:
-        return {"process": encode_process(plan.process)}
+        # Other operators have a `command` too, which may stand in a DAG's default_args.
+        return {"process": encode_process(plan.process), "command": None}
     return {"settings": _pod_settings(pack, plan), "arguments": _run_arguments(pack, plan)}
 
 

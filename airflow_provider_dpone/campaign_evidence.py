@@ -27,35 +27,43 @@ class ExpectedCampaign:
 def require_complete(documents: Iterable[object], expected: ExpectedCampaign) -> RunOutcome:
     """Require an outcome that says the campaign is complete, and none that contradicts; give the former.
 
-    An item without an outcome does no harm: whoever saw the campaign complete saw that item's chunks committed too.
+    An item without an outcome does no harm: whoever saw the campaign complete saw that item's chunks committed too. Nor does
+    one of another process or plan, which an earlier pack has left in the same DAG run: Airflow keeps those of items that
+    there are no more.
 
     Errors: OutcomeInvalidError for a damaged, foreign or contradictory document, OutcomeNotPassedError where none says so.
     """
     with located(f"DAG {expected.dag_id}, run {expected.dag_run_id}"):
-        outcomes = [_own(document, expected) for document in documents]
-        found = [(outcome, outcome.backfill) for outcome in outcomes if outcome.backfill is not None]
-        _require_one_campaign([backfill for _, backfill in found])
-        latest = max((backfill.round for _, backfill in found), default=0)
-        for outcome, backfill in found:
+        outcomes = [_of_this_run(document, expected) for document in documents]
+        own = [
+            (outcome, outcome.backfill)
+            for outcome in outcomes
+            if outcome.backfill is not None and _is_of_plan(outcome, outcome.backfill, expected)
+        ]
+        found = [backfill for _, backfill in own]
+        _require_one_campaign(found)
+        latest = max((backfill.round for backfill in found), default=0)
+        for outcome, backfill in own:
             if backfill.round == latest and backfill.campaign_status in COMPLETE:
                 return outcome
-        raise _incomplete([backfill for _, backfill in found], expected)
+        raise _incomplete(found, len(outcomes) - len(own), expected)
 
 
-def _own(document: object, expected: ExpectedCampaign) -> RunOutcome:
+def _of_this_run(document: object, expected: ExpectedCampaign) -> RunOutcome:
     outcome = parse_outcome(json.dumps(document).encode())
-    mapping = outcome.backfill.mapping if outcome.backfill else None
-    named = None if mapping is None else mapping.plan_fingerprint
     for what, wanted, got in (
-        ("process", expected.process_digest, outcome.process_digest),
         ("DAG", expected.dag_id, outcome.attempt.dag_id),
         ("DAG run", expected.dag_run_id, outcome.attempt.dag_run_id),
-        ("mapping plan", expected.mapping_plan_fingerprint, named),
         ("status", OutcomeStatus.PASSED, outcome.status),
     ):
         if wanted != got:
             raise _contradiction(f"an outcome is of another {what}: {got} instead of {wanted}")
     return outcome
+
+
+def _is_of_plan(outcome: RunOutcome, backfill: BackfillOutcome, expected: ExpectedCampaign) -> bool:
+    plan = None if backfill.mapping is None else backfill.mapping.plan_fingerprint
+    return (outcome.process_digest, plan) == (expected.process_digest, expected.mapping_plan_fingerprint)
 
 
 def _require_one_campaign(found: Sequence[BackfillOutcome]) -> None:
@@ -70,7 +78,9 @@ def _contradiction(message: str) -> OutcomeInvalidError:
     )
 
 
-def _incomplete(found: Sequence[BackfillOutcome], expected: ExpectedCampaign) -> OutcomeNotPassedError:
+def _incomplete(
+    found: Sequence[BackfillOutcome], others: int, expected: ExpectedCampaign
+) -> OutcomeNotPassedError:
     seen = {backfill.mapping.item_index for backfill in found if backfill.mapping is not None}
     missing = [label for index, label in enumerate(expected.item_labels) if index not in seen]
     if found:
@@ -79,6 +89,8 @@ def _incomplete(found: Sequence[BackfillOutcome], expected: ExpectedCampaign) ->
         said = f"campaign {last.run_key} is {last.campaign_status}, {counted} when it was last seen"
     else:
         said = "no task has left an outcome"
+    if others:
+        said += f"; {others} left one of another process or plan, as before the pack was changed"
     if missing:
         named = ", ".join(missing[:_ITEMS_NAMED])
         more = f" and {len(missing) - _ITEMS_NAMED} more" if len(missing) > _ITEMS_NAMED else ""

@@ -22,6 +22,8 @@ REQUEST_TIMEOUT_SECONDS = 30
 FORBIDDEN, NOT_FOUND, TAKEN, INVALID = 403, 404, 409, 422
 # 410: the API has forgotten the state that a list began with. 0: no answer at all, as for a broken exec.
 _BUSY = frozenset({0, 408, 410, 429, 500, 502, 503, 504})
+# A namespace that is full denies a pod by the same status, and has room for it later.
+_FULL = "exceeded quota"
 _HANDSHAKE = "Handshake status "
 _BODY_LIMIT = 300
 
@@ -68,10 +70,12 @@ def find_refusal(error: BaseException | None) -> PodRefusedError | None:
     """Find, in an error and in what it came from, the refusal that a retry would meet again."""
     for link in _chain(error):
         if isinstance(link, ApiException) and status_of(link) in (FORBIDDEN, INVALID):
+            if _FULL in told(link):
+                return None
             denied = status_of(link) == FORBIDDEN
             return PodRefusedError(
                 f"Kubernetes {'does not allow it' if denied else 'finds the pod invalid'}: {told(link)}",
-                next_step="grant Airflow's service account what is denied here"
+                next_step="grant Airflow's service account what is denied here, or mend what the namespace does not admit"
                 if denied
                 else "correct the workload's pod settings and build the pack again",
             )

@@ -39,7 +39,9 @@ def container_security(pod: PodArguments) -> k8s.V1SecurityContext:
     )
 
 
-def complete_pod(built: k8s.V1Pod, pod: PodArguments, env_vars: Mapping[str, str]) -> k8s.V1Pod:
+def complete_pod(
+    built: k8s.V1Pod, pod: PodArguments, env_vars: Mapping[str, str], base_name: str
+) -> k8s.V1Pod:
     """Give a pod, as Airflow's operator has built it, what that has no argument for in all of its releases; in place.
 
     Containers that have a security context keep it, the token mount and the grace of a template too.
@@ -51,7 +53,8 @@ def complete_pod(built: k8s.V1Pod, pod: PodArguments, env_vars: Mapping[str, str
         spec.automount_service_account_token = False
     if pod.termination_grace_period is not None:
         spec.termination_grace_period_seconds = pod.termination_grace_period
-    base = spec.containers[0]
+    # A pod mutation hook may have put another container before it.
+    base = next(container for container in spec.containers if container.name == base_name)
     if not any(mount.mount_path.rstrip("/") == SCRATCH_PATH for mount in base.volume_mounts or ()):
         spec.volumes = [
             *(spec.volumes or ()),

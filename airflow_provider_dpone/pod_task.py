@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import unwrap
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
@@ -36,7 +37,7 @@ from airflow_provider_dpone.pod_manager import OutcomePodManager
 from airflow_provider_dpone.pod_security import complete_pod
 from airflow_provider_dpone.pod_status import exit_code_of, has_ended, is_running, reason_of
 from airflow_provider_dpone.pod_trigger import DponePodTrigger
-from airflow_provider_dpone.version_compat import TaskDeferred
+from airflow_provider_dpone.version_compat import AirflowException, TaskDeferred
 from dpone_contract.errors import InterruptedRunError, PodRefusedError
 from dpone_contract.pod import PodArguments
 
@@ -142,12 +143,21 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
 
     def build_pod_request_obj(self, context: Any = None, **kwargs: Any) -> k8s.V1Pod:
         """Build the pod, and complete it by what Airflow's operator has no argument for in all of its releases."""
-        env_vars = self.env_vars
+        env_vars, template = self.env_vars, self.pod_template_file
+        if template is not None and not Path(template).is_file():
+            # Airflow's operator would go on without it.
+            raise AirflowException(f"the pod template {template} is not on this worker")
         try:
             built = super().build_pod_request_obj(context, **kwargs)
         finally:
             self.env_vars = env_vars
-        return complete_pod(built, self.pod_arguments, env_vars)
+        return complete_pod(built, self.pod_arguments, env_vars, self.base_container_name)
+
+    @staticmethod
+    def _get_ti_pod_labels(context: Any = None, include_try_number: bool = True) -> dict[str, str]:
+        # Of a name without a Latin letter or a digit Airflow makes a label that Kubernetes refuses, with a dash before its hash.
+        labels = KubernetesPodOperator._get_ti_pod_labels(context, include_try_number)
+        return {name: text.lstrip("-") for name, text in labels.items()}
 
     def get_or_create_pod(self, pod_request_obj: k8s.V1Pod, context: Any) -> k8s.V1Pod:
         """Start this attempt's own pod, once those of earlier attempts are ended."""
@@ -156,10 +166,20 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         self.own_pod = super().get_or_create_pod(pod_request_obj, context)
         return self.own_pod
 
+    def find_pod(self, *_: Any, **__: Any) -> k8s.V1Pod | None:
+        """Give this attempt's own pod as it is now.
+
+        Airflow's operator asks by labels, and takes, or even ends, the pod of another attempt that starts at the same time.
+        """
+        return None if self.own_pod is None else self.pod_manager.read_pod(self.own_pod)
+
     def defer(self, *, trigger: Any, **how: Any) -> NoReturn:
         """Wait by a trigger that sees every end of a pod."""
         if isinstance(trigger, KubernetesPodTrigger):
-            trigger = DponePodTrigger(**trigger.serialize()[1])
+            arguments = trigger.serialize()[1]
+            # Not what a DAG's default_args say: a task that is ended leaves no pod at work.
+            kill = {"on_kill_action": "delete_pod"} if "on_kill_action" in arguments else {}
+            trigger = DponePodTrigger(**{**arguments, **kill})
         super().defer(trigger=trigger, **how)
 
     def process_pod_deletion(self, pod: k8s.V1Pod, *, reraise: bool = True) -> Any:

@@ -71,6 +71,9 @@ def _build_runtime_task(
         "task_id": plan.task_id,
         "retries": _retries(pack, plan, default_args),
         "retry_delay": timedelta(seconds=pack.dag.retry_delay_seconds),
+        # Without its XCom no gate would ever pass; a DAG's default_args may say otherwise of both.
+        "do_xcom_push": True,
+        "multiple_outputs": False,
     }
     if not isinstance(plan.mapping, MappingPlan):
         return operator(**static, env_vars=env)

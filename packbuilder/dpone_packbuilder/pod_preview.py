@@ -37,7 +37,7 @@ PERMISSIONS = (
     Permission(resource="pods", verbs=("create", "get", "list", "watch", "delete", "patch")),
     Permission(resource="pods/log", verbs=("get",)),
     Permission(resource="pods/exec", verbs=("create", "get")),
-    Permission(resource="events", verbs=("list",)),
+    Permission(resource="events", verbs=("list", "watch")),
 )
 """What Airflow's account needs in the namespace of the pods."""
 

@@ -105,6 +105,9 @@ def _selected(labels: dict[str, str], selector: str) -> bool:
         if term.startswith("!"):
             if term[1:] in labels:
                 return False
+        elif "!=" in term:
+            if labels.get(term.split("!=")[0]) == term.split("!=")[1]:
+                return False
         elif labels.get(term.split("=")[0]) != term.split("=")[1]:
             return False
     return True

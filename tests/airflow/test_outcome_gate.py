@@ -122,11 +122,8 @@ def of_plan(outcome, **changes):
 
 COMPLETE = item_outcome(2, "complete")
 CONTRADICTIONS = {
-    "another process": COMPLETE.replaced(process_digest=DIGEST),
     "another DAG": COMPLETE.replaced(attempt=ATTEMPT.replaced(dag_id="x")),
     "another DAG run": COMPLETE.replaced(attempt=ATTEMPT.replaced(dag_run_id="manual__2")),
-    "another mapping plan": of_plan(COMPLETE, plan_fingerprint=DIGEST),
-    "no item": with_backfill(COMPLETE, mapping=None),
     "another status": COMPLETE.replaced(status="failed"),
     "another campaign": with_backfill(item_outcome(1), run_key="other"),
     "another chunk plan": with_backfill(item_outcome(1), plan_hash=DIGEST),
@@ -141,8 +138,26 @@ def test_anything_that_contradicts_fails_it(name):
         execute(gate_of(), CONTRADICTIONS[name], COMPLETE)
 
 
+# Airflow keeps what an item has left that a changed pack has no more, and never runs that item again.
+OF_EARLIER_PACKS = {
+    "another process": COMPLETE.replaced(process_digest=DIGEST),
+    "another mapping plan": of_plan(COMPLETE, plan_fingerprint=DIGEST),
+    "a single task": with_backfill(COMPLETE, mapping=None),
+}
+
+
+@pytest.mark.parametrize("name", OF_EARLIER_PACKS)
+def test_what_an_earlier_pack_has_left_in_the_run_is_no_evidence_for_or_against(name):
+    assert execute(gate_of(), COMPLETE, OF_EARLIER_PACKS[name])["campaign_status"] == "complete"
+    with pytest.raises(
+        AirflowFailException,
+        match=r"is open.*; 1 left one of another process or plan.*; without an outcome.*: 2013-01-04",
+    ):
+        execute(gate_of(), OF_EARLIER_PACKS[name], item_outcome(0))
+
+
 def test_an_outcome_of_an_item_is_none_of_a_single_task():
-    with pytest.raises(AirflowFailException, match="another"):
+    with pytest.raises(AirflowFailException, match="1 left one of another process or plan"):
         execute(gate_of("internal"), COMPLETE)
 
 
@@ -178,6 +193,17 @@ def test_the_outlets_are_on_no_other_task(mode):
 @pytest.mark.parametrize("mode", ["internal", "summary"])
 def test_without_a_reason_there_is_none(mode):
     assert DponeDag(make_pack(processes=(make_plan(mode),))).task_ids == ["flights_history"]
+
+
+@pytest.mark.parametrize("backend", ExecutionBackend)
+@pytest.mark.parametrize("mode", ["internal", "summary"])
+def test_default_args_do_not_keep_the_outcome_from_it(mode, backend):
+    plan = make_plan(mode, backend, outcome_gate=True)
+    default_args = {"do_xcom_push": False, "multiple_outputs": True, "command": "ssh"}
+    task = DponeDag(make_pack(processes=(plan,)), default_args=default_args).get_task("flights_history")
+    said = getattr(task, "partial_kwargs", None) or vars(task)
+    assert (said["do_xcom_push"], said["multiple_outputs"]) == (True, False)
+    assert said.get("command") is None or backend is ExecutionBackend.KUBERNETES
 
 
 def test_default_args_do_not_change_what_it_waits_for():

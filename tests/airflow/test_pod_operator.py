@@ -1,5 +1,7 @@
 """A pod's task passes only with the run's own outcome, whatever Airflow's operator and the triggerer make of the pod."""
 
+from datetime import UTC, datetime
+
 import pytest
 from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
@@ -238,6 +240,13 @@ def test_what_kubernetes_refuses_is_not_retried(name):
     assert "at task flights_history | next: " in str(caught.value)
 
 
+def test_a_namespace_that_is_full_has_room_later():
+    full = forbidden(body='{"message": "pods \\"x\\" is forbidden: exceeded quota: loads, used: pods=9"}')
+    with pytest.raises(AirflowException, match="exceeded quota: loads") as caught:
+        judged(*operator(), failure=full)
+    assert not isinstance(caught.value, AirflowFailException)
+
+
 @pytest.mark.parametrize("document", [None, to_bytes(own_outcome(status="failed", exit_code=2))])
 def test_a_refused_run_is_not_retried(document):
     with pytest.raises(AirflowFailException):
@@ -347,6 +356,18 @@ def test_leftover_pods_are_marked_and_ended():
     assert set(end(api)) == {"running", "ended"}
     assert set(api.pods) == {"ended", "other-task", "an-item", "a-worker"}
     assert api.pods["ended"].metadata.labels["already_checked"] == "True"
+
+
+def test_a_late_pod_of_an_earlier_attempt_is_not_taken_for_the_attempts_own():
+    task, context = operator()
+    labels = {**task._get_ti_pod_labels(context), **task.labels}
+    task.own_pod = make_pod("own", labels=labels)
+    late = make_pod("late", labels={**labels, "try_number": "0"})
+    for pod, minute in ((task.own_pod, 1), (late, 2)):
+        pod.status.start_time = datetime(2024, 3, 1, 0, minute, tzinfo=UTC)
+    task.client = PodApiStandIn(task.own_pod, late)
+    assert task.find_pod("loads", context=context).metadata.name == "own"
+    assert set(task.client.pods) == {"own", "late"}
 
 
 def test_only_the_pods_of_the_item_itself_are_ended():

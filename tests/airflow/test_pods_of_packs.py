@@ -1,15 +1,17 @@
 """What a pack says of a pod stands in the pod that Kubernetes is asked for, and nothing makes it less safe."""
 
 import copy
+import re
 import textwrap
 
 import pytest
+from airflow.providers.cncf.kubernetes.operators import pod as airflows_operator
 from kubernetes.client import ApiClient
 from kubernetes.client import models as k8s
 
 from airflow_provider_dpone import DponeDag
 from airflow_provider_dpone.pod_security import literal
-from airflow_provider_dpone.version_compat import DAG
+from airflow_provider_dpone.version_compat import DAG, AirflowException
 from dpone_contract.environment import EnvVar
 from dpone_contract.errors import PackInvalidError
 from dpone_contract.mapping_item import parse_item
@@ -292,6 +294,32 @@ def test_a_template_is_read_when_the_task_runs(tmp_path):
     assert base_of(requested(context))["image"] == "late:1"
 
 
+def test_a_template_that_is_not_there_is_not_gone_on_without(tmp_path):
+    context = operator(PodArguments(image="dpone:1", pod_template_file=str(tmp_path / "none.yaml")))
+    with pytest.raises(AirflowException, match=r"pod template .*none\.yaml is not on this worker"):
+        requested(context)
+
+
+def test_a_pod_mutation_hook_may_put_another_container_first(monkeypatch):
+    proxy = k8s.V1Container(name="proxy", image="proxy:1")
+    monkeypatch.setattr(
+        airflows_operator, "pod_mutation_hook", lambda made: made.spec.containers.insert(0, proxy)
+    )
+    first, base, *_ = built(MINIMAL, "summary")["spec"]["containers"]
+    assert (first["name"], first.get("env")) == ("proxy", None)
+    assert (
+        parse_item({entry["name"]: entry for entry in base["env"]}[EnvVar.MAPPING_ITEM]["value"]).item_index
+        == 1
+    )
+    assert [mount["mountPath"] for mount in base["volumeMounts"]] == ["/airflow/xcom", "/tmp"]
+
+
+def test_a_dag_without_a_latin_letter_has_labels_that_kubernetes_takes():
+    labels = built(MINIMAL, dag={}, dag_id="данные")["metadata"]["labels"]
+    assert re.fullmatch("[0-9a-f]{9}", labels["dag_id"])
+    assert labels["task_id"] == "flights_history"
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_the_process_is_an_argument_once(mode):
     process = make_process(mode=mode)
@@ -476,7 +504,7 @@ def test_the_trigger_that_waits_is_ours():
     from airflow_provider_dpone.pod_trigger import DponePodTrigger
     from airflow_provider_dpone.version_compat import TaskDeferred
 
-    context = operator(EVERYTHING)
+    context = operator(EVERYTHING, default_args={"on_kill_action": "keep_pod"})
     task = context["task"]
     task.pod = k8s.V1Pod(metadata=k8s.V1ObjectMeta(name="mine", namespace="loads"))
     task.kubernetes_conn_id = None
@@ -486,5 +514,8 @@ def test_the_trigger_that_waits_is_ours():
     assert path == f"{DponePodTrigger.__module__}.DponePodTrigger"
     again = DponePodTrigger(**arguments)
     assert (again.pod_name, again.poll_interval) == ("mine", 3)
+    assert arguments.get("on_kill_action", "delete_pod") == "delete_pod", (
+        "a marked task would leave its pod at work"
+    )
     early = k8s.V1Pod(status=k8s.V1PodStatus(phase="Failed", reason="Evicted"))
     assert again.define_container_state(early).value == "failed"

@@ -179,7 +179,7 @@ def test_a_pod_is_told_with_its_defaults(tmp_path):
         ("pods", ("create", "get", "list", "watch", "delete", "patch")),
         ("pods/log", ("get",)),
         ("pods/exec", ("create", "get")),
-        ("events", ("list",)),
+        ("events", ("list", "watch")),
     ]
 
 
