@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import unwrap
+from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -39,7 +40,7 @@ from airflow_provider_dpone.pod_status import exit_code_of, has_ended, is_runnin
 from airflow_provider_dpone.pod_trigger import DponePodTrigger
 from airflow_provider_dpone.version_compat import AirflowException, TaskDeferred
 from dpone_contract.errors import InterruptedRunError, PodRefusedError
-from dpone_contract.pod import ON_FINISH_ACTION, PodArguments
+from dpone_contract.pod import DEADLINE_AFTER_TIMEOUT_SECONDS, ON_FINISH_ACTION, PodArguments
 
 # Between Airflow's request to stop and its kill there may be a few seconds only.
 _KILL_WAITS = (0.5, 1)
@@ -155,6 +156,9 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
             built = super().build_pod_request_obj(context, **kwargs)
         finally:
             self.env_vars = env_vars
+        if built.spec.active_deadline_seconds is None and self.execution_timeout is not None:
+            seconds = ceil(self.execution_timeout.total_seconds())
+            built.spec.active_deadline_seconds = seconds + DEADLINE_AFTER_TIMEOUT_SECONDS
         return complete_pod(built, self.pod_arguments, env_vars, self.base_container_name)
 
     @staticmethod
