@@ -10,7 +10,7 @@ from airflow_provider_dpone.task_env import build_hook_env
 from airflow_provider_dpone.version_compat import BaseOperator
 from dpone_contract.errors import PackInvalidError
 from dpone_contract.pack import ExecutionBackend, Hook, Pack, ProcessPlan
-from dpone_contract.pod import DEADLINE_AFTER_TIMEOUT_SECONDS, PodArguments
+from dpone_contract.pod import PodArguments
 from dpone_contract.process import encode_process
 
 # What finds the pods of a task instance, and what says that one of them was seen to its end.
@@ -66,14 +66,14 @@ def runtime_arguments(pack: Pack, plan: ProcessPlan) -> dict[str, Any]:
     if plan.backend is ExecutionBackend.PROCESS:
         # Other operators have a `command` too, which may stand in a DAG's default_args.
         return {"process": encode_process(plan.process), "command": None}
-    return {"settings": _pod_settings(pack, plan), "arguments": _run_arguments(pack, plan)}
+    return {"settings": _pod_settings(plan), "arguments": _run_arguments(pack, plan)}
 
 
-def hook_arguments(pack: Pack, plan: ProcessPlan, hook: Hook) -> dict[str, Any]:
+def hook_arguments(plan: ProcessPlan, hook: Hook) -> dict[str, Any]:
     """Give what the operator of a hook takes, its environment included; errors as in `runtime_arguments`."""
     arguments: dict[str, Any] = {"command": list(hook.command), "env_vars": build_hook_env(plan)}
     if plan.backend is ExecutionBackend.KUBERNETES:
-        arguments["settings"] = _pod_settings(pack, plan)
+        arguments["settings"] = _pod_settings(plan)
     return arguments
 
 
@@ -92,12 +92,9 @@ def _run_arguments(pack: Pack, plan: ProcessPlan) -> list[str]:
     ]
 
 
-def _pod_settings(pack: Pack, plan: ProcessPlan) -> dict[str, object]:
-    pod, timeout = plan.pod, pack.dag.execution_timeout_seconds
-    _require_whole(pod)
-    if pod.active_deadline_seconds is None and timeout is not None:
-        pod = pod.replaced(active_deadline_seconds=timeout + DEADLINE_AFTER_TIMEOUT_SECONDS)
-    return pod.replaced(env_vars=None).to_document()
+def _pod_settings(plan: ProcessPlan) -> dict[str, object]:
+    _require_whole(plan.pod)
+    return plan.pod.replaced(env_vars=None).to_document()
 
 
 def _require_whole(pod: PodArguments) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import unwrap
+from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -39,7 +40,7 @@ from airflow_provider_dpone.pod_status import exit_code_of, has_ended, is_runnin
 from airflow_provider_dpone.pod_trigger import DponePodTrigger
 from airflow_provider_dpone.version_compat import AirflowException, TaskDeferred
 from dpone_contract.errors import InterruptedRunError, PodRefusedError
-from dpone_contract.pod import PodArguments
+from dpone_contract.pod import DEADLINE_AFTER_TIMEOUT_SECONDS, ON_FINISH_ACTION, PodArguments
 
 # Between Airflow's request to stop and its kill there may be a few seconds only.
 _KILL_WAITS = (0.5, 1)
@@ -132,8 +133,12 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
         # Where Airflow's operator has not cleaned up: nothing of an attempt goes on when it has been judged.
         if self.seen_pod is None or not has_ended(self.seen_pod, self.base_container_name):
             self.look_at(pod)
-        known = self.seen_pod is not None and not self.pod_is_gone
-        if known and not has_ended(self.seen_pod, self.base_container_name):
+        if self.seen_pod is not None and not self.pod_is_gone:
+            self._end_unless_ended(self.seen_pod)
+
+    def _end_unless_ended(self, pod: k8s.V1Pod) -> None:
+        # Also one that is to be kept: kept is what has ended.
+        if not has_ended(pod, self.base_container_name):
             self._end(pod, "nobody watches it any more")
 
     @cached_property
@@ -151,6 +156,9 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
             built = super().build_pod_request_obj(context, **kwargs)
         finally:
             self.env_vars = env_vars
+        if built.spec.active_deadline_seconds is None and self.execution_timeout is not None:
+            seconds = ceil(self.execution_timeout.total_seconds())
+            built.spec.active_deadline_seconds = seconds + DEADLINE_AFTER_TIMEOUT_SECONDS
         return complete_pod(built, self.pod_arguments, env_vars, self.base_container_name)
 
     @staticmethod
@@ -188,7 +196,13 @@ class PodTask(LiteralEnvironment, KubernetesPodOperator):
             self.look_at(pod)
             # One that was gone before is not gone for being cleaned up.
             self.pod_was_cleaned = not self.pod_is_gone
-        return super().process_pod_deletion(pod, reraise=reraise)
+        deleted = super().process_pod_deletion(pod, reraise=reraise)
+        kept = (
+            pod is not None and (self.pod_arguments.on_finish_action or ON_FINISH_ACTION) != ON_FINISH_ACTION
+        )
+        if kept and self.seen_pod is not None and not self.pod_is_gone:
+            self._end_unless_ended(self.seen_pod)
+        return deleted
 
     def on_kill(self) -> None:
         """End the pod, in bounded time; the run in it has the pod's grace to release what it has not started."""

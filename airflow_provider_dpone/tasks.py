@@ -46,16 +46,16 @@ def build_process_tasks(
     """
     placed: dict[str, Any] = {"dag": dag, "task_group": group} if group is not None else {"dag": dag}
     # What a DAG's default_args say of trigger rules is for the first task of the chain, not within it.
-    timed = {**placed, "execution_timeout": _seconds(pack.dag.execution_timeout_seconds)}
+    timed = {**placed, **_timeout(pack.dag.execution_timeout_seconds)}
     behind = {**timed, "trigger_rule": "all_success"}
     with located(f"task {plan.task_id}"):
         chain: list[Any] = []
         for hook in plan.hooks.pre:
-            chain.append(_build_hook(pack, plan, hook, behind if chain else timed))
+            chain.append(_build_hook(plan, hook, behind if chain else timed))
         chain.append(_build_runtime_task(pack, plan, behind if chain else timed, default_args))
         if plan.gate_task_id is not None:
             chain.append(_build_gate(plan, chain[-1].task_id, placed))
-        chain += [_build_hook(pack, plan, hook, behind) for hook in plan.hooks.post]
+        chain += [_build_hook(plan, hook, behind) for hook in plan.hooks.post]
     for before, after in pairwise(chain):
         before >> after
 
@@ -97,10 +97,10 @@ def _build_gate(plan: ProcessPlan, runtime_task_id: str, placed: Mapping[str, An
     )
 
 
-def _build_hook(pack: Pack, plan: ProcessPlan, hook: Hook, placed: Mapping[str, Any]) -> Any:
+def _build_hook(plan: ProcessPlan, hook: Hook, placed: Mapping[str, Any]) -> Any:
     # Nobody has found out whether a hook's command may run twice; it is never retried by itself.
     operator = hook_class_for(plan.backend)
-    return operator(**placed, **hook_arguments(pack, plan, hook), task_id=hook.name, retries=0)
+    return operator(**placed, **hook_arguments(plan, hook), task_id=hook.name, retries=0)
 
 
 def _require_free_ids(pack: Pack, dag: DAG, group: TaskGroup | None) -> None:
@@ -122,8 +122,9 @@ def _task_ids(plan: ProcessPlan) -> Sequence[str]:
     return [*hooks, plan.task_id, *filter(None, [plan.gate_task_id])]
 
 
-def _seconds(number: int | None) -> timedelta | None:
-    return None if number is None else timedelta(seconds=number)
+def _timeout(seconds: int | None) -> dict[str, timedelta]:
+    # Where the pack says nothing, a DAG's default_args may.
+    return {} if seconds is None else {"execution_timeout": timedelta(seconds=seconds)}
 
 
 def _retries(pack: Pack, plan: ProcessPlan, default_args: Mapping[str, Any]) -> int:

@@ -113,7 +113,11 @@ def _pod_rows(pod: PreviewedPod, process: PreviewedProcess) -> Iterator[Row]:
     if pod.image_pull_policy:
         yield "image is pulled", pod.image_pull_policy
     yield "namespace", pod.namespace or "that of the cluster's connection"
-    yield "cluster", pod.kubernetes_conn_id or "the one that Airflow runs in, or its kubeconfig"
+    yield (
+        "cluster",
+        pod.kubernetes_conn_id
+        or "that of kubernetes_default; without it the one that Airflow runs in, or its kubeconfig",
+    )
     if pod.pod_template_file:
         yield "template", pod.pod_template_file
     yield "resources", _resources_told(pod.resources)

@@ -303,6 +303,22 @@ def test_a_pod_that_nobody_watches_any_more_is_ended():
     assert not api.pods
 
 
+@pytest.mark.parametrize("ended", [False, True])
+@pytest.mark.parametrize("action", ["delete_pod", "delete_succeeded_pod", "keep_pod"])
+def test_a_pod_that_is_kept_has_ended(action, ended):
+    task, context = operator(on_finish_action=action)
+    task.client = api = PodApiStandIn(make_pod("mine", base=terminated(1) if ended else RUNNING))
+    task.own_pod = make_pod("mine")
+
+    def run():
+        task.process_pod_deletion(make_pod("mine", phase="Pending"), reraise=False)
+        raise ApiException(status=500, reason="the log is away")
+
+    with pytest.raises(AirflowException, match="left no outcome"):
+        task._watch(context, run)
+    assert bool(api.pods) is (ended and action != "delete_pod")
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_pod_that_was_gone_before_it_was_cleaned_up_is_told(there):
     task, context = operator()

@@ -3,6 +3,7 @@
 import copy
 import re
 import textwrap
+from datetime import timedelta
 
 import pytest
 from airflow.providers.cncf.kubernetes.operators import pod as airflows_operator
@@ -423,6 +424,9 @@ def test_default_args_of_a_dag_cannot_weaken_a_pod(mode):
 def test_a_deadline_of_the_task_ends_its_pod_too(mode):
     pod = built(MINIMAL, mode, dag={"execution_timeout_seconds": 600})
     assert pod["spec"]["activeDeadlineSeconds"] == 660
+    default_args = {"execution_timeout": timedelta(seconds=0.5)}
+    assert built(MINIMAL, mode, default_args=default_args)["spec"]["activeDeadlineSeconds"] == 61
+    assert "activeDeadlineSeconds" not in built(MINIMAL, mode)["spec"]
     said = PodArguments(image="dpone:1", active_deadline_seconds=100)
     assert built(said, mode, dag={"execution_timeout_seconds": 600})["spec"]["activeDeadlineSeconds"] == 100
 
