@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from airflow_provider_dpone.child_process import ChildProcess
 from airflow_provider_dpone.literal_environment import LiteralEnvironment
@@ -25,6 +25,10 @@ class ChildTask(LiteralEnvironment, BaseOperator):
 
     # Kept on the class, so that neither Airflow's serializer nor a copy of the operator meets a process.
     _child: ChildProcess | None = None
+
+    def __init__(self, **kwargs: Any) -> None:
+        # Needed: from a class without one Airflow 3.3 takes no inlets, rather than none of them, for a mapped task's default.
+        super().__init__(**kwargs)
 
     def on_kill(self) -> None:
         """End the child and its process group: asked first, killed after 30 seconds.

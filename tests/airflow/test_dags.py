@@ -50,6 +50,14 @@ def test_every_item_has_the_whole_environment_in_a_copy_of_its_own():
     assert all(type(value) is str for env in envs for value in env.values())
 
 
+@pytest.mark.parametrize("backend", sorted(ExecutionBackend))
+def test_mapped_process_has_the_defaults_that_a_worker_reads_of_it(backend):
+    pod = PodArguments(image="load:1") if backend is ExecutionBackend.KUBERNETES else None
+    plan = make_process_plan(make_process(mode="summary"), backend=backend, pod=pod)
+    task = DponeDag(make_pack(processes=(plan,))).get_task(plan.task_id)
+    assert ([], [], {}) == (task.inlets, task.outlets, task.executor_config)
+
+
 def test_pool_and_concurrency_are_static():
     plan = make_process_plan(make_process(items=9, max_active=5, pool="history"))
     task = DponeDag(make_pack(processes=(plan,))).get_task("flights_history")
