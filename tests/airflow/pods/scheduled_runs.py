@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -104,13 +105,32 @@ class ScheduledRuns:
         """Give the assets that the run has updated, once an update."""
         return self.airflow.asset_events(self.dag_id, self.run_id)
 
-    def wait_for_leases(self, count: int) -> None:
-        """Wait until so many chunks are at work."""
+    def wait_for_work(self, count: int, state: str) -> None:
+        """Wait until so many chunks are at work, as many items in that state of Airflow's, and those deferred watched.
+
+        A pod is at work before its worker has handed it over, and before the triggerer has taken it: ended in between, its
+        item has nobody who would end the pod.
+        """
         wait_until(
             lambda: self.history.has_ledger_rows() and self.history.live_leases() == count,
             AT_WORK_SECONDS,
             f"{count} chunks at work",
         )
+        wait_until(
+            lambda: sum(found == state for found, _ in self.states().values()) == count,
+            AT_WORK_SECONDS,
+            f"{count} items {state}",
+        )
+        if state == "deferred":
+            before, names = self._looks(), [pod.name for pod in self.api.pods() if pod.runs_process]
+            wait_until(
+                lambda: all(self._looks()[name] > before[name] for name in names),
+                AT_WORK_SECONDS,
+                "the triggerer's looks at every pod",
+            )
+
+    def _looks(self) -> Counter[str | None]:
+        return Counter(call.pod for call in self.api.calls("read"))
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Give place and inserting transaction of every row of the target."""

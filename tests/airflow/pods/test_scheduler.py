@@ -58,7 +58,7 @@ def test_deferred_items_keep_the_limit_and_clearing_them_moves_no_row(runs: Sche
     with LeaseSampler(runs.history.uri) as leases:
         with held_target(runs.history.uri):
             runs.start("deferred", process, deferrable=True, outlets=["warehouse://deferred"])
-            runs.wait_for_leases(MAX_ACTIVE)
+            runs.wait_for_work(MAX_ACTIVE, "deferred")
             held = runs.states()
             assert MAX_ACTIVE == len(runs.api.pods())
         assert "success" == runs.finish()
@@ -90,12 +90,13 @@ def test_deferred_items_keep_the_limit_and_clearing_them_moves_no_row(runs: Sche
 def test_marking_an_item_by_hand_ends_its_pod_and_is_no_evidence(
     runs: ScheduledRuns, *, deferrable: bool
 ) -> None:
-    name = f"marked_{'deferred' if deferrable else 'watched'}"
+    at_work = "deferred" if deferrable else "running"
+    name = f"marked_{at_work}"
     history = runs.history
     with held_target(history.uri):
         process = build(chunks=4, items=2, max_active=MAX_ACTIVE)
         runs.start(name, process, deferrable=deferrable, outlets=[f"warehouse://{name}"])
-        runs.wait_for_leases(MAX_ACTIVE)
+        runs.wait_for_work(MAX_ACTIVE, at_work)
         runs.mark(0, "success")
 
     # Nobody has loaded its chunks, and the gate says so.
@@ -112,7 +113,7 @@ def test_marking_an_item_by_hand_ends_its_pod_and_is_no_evidence(
     history.lapse_leases()
     with held_target(history.uri):
         runs.begin_again(0, downstream=True)
-        runs.wait_for_leases(1)
+        runs.wait_for_work(1, at_work)
         runs.mark(0, "failed")
     assert "failed" == runs.finish()
     assert (("failed", 2), "upstream_failed") == (runs.states()[TASK, 0], runs.states()[GATE, -1][0])
