@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
-from dpone_contract.errors import authoring, campaign, database, handover, mapping, root
+from dpone_contract.errors import authoring, campaign, database, handover, mapping, publication, root
 from dpone_contract.errors.codes import ExitCode
 from dpone_contract.errors.root import DponeError
 
@@ -22,6 +22,7 @@ _GROUPS: tuple[tuple[str, ModuleType], ...] = (
     ("What people write", authoring),
     ("Connections, tables and columns", database),
     ("Campaigns, chunks and lanes", campaign),
+    ("Publication by shadow swap", publication),
     ("Mapping onto Airflow tasks", mapping),
     ("Between builder, Airflow and run", handover),
     ("Everything else", root),

@@ -158,6 +158,11 @@ class PublicationOptions(FrozenModel):
     retain_backup: bool = Field(default=True, description="Keep the table that was live before.")
     artifact_scope: Literal["campaign"] = Field(default="campaign", description="Scope of shadow names.")
 
+    @property
+    def swaps(self) -> bool:
+        """Whether it is loaded aside, and becomes visible at once."""
+        return self.mode == "shadow_swap"
+
 
 class BackfillOptions(FrozenModel):
     """The `sink.strategy.backfill` block."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpone_contract.errors import ErrorCode
-from dpone_contract.manifest import BackfillOptions, DatabaseType, InnerMode, Manifest
+from dpone_contract.manifest import DatabaseType, InnerMode, Manifest
 from dpone_contract.yaml_tree import Path, YamlTree
 
 _STRATEGY: Path = ("sink", "strategy")
-_CAMPAIGN: Path = (*_STRATEGY, "backfill")
 
 
 def report_unsupported(manifest: Manifest, tree: YamlTree) -> None:
@@ -21,7 +20,6 @@ def report_unsupported(manifest: Manifest, tree: YamlTree) -> None:
 def unsupported_keys(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
     """Give path, name and way out of each key that cannot be honoured."""
     yield from _unsupported_endpoint_keys(manifest)
-    yield from _unsupported_campaign_keys(manifest.backfill)
 
 
 def _unsupported_endpoint_keys(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
@@ -47,10 +45,3 @@ def _unsupported_endpoint_keys(manifest: Manifest) -> Iterator[tuple[Path, str, 
         yield (*_STRATEGY, "version_column"), what, "remove it, or use incremental_merge"
     if strategy.only_new_rows:
         yield (*_STRATEGY, "only_new_rows"), "only_new_rows: true", "remove it"
-
-
-def _unsupported_campaign_keys(backfill: BackfillOptions) -> Iterator[tuple[Path, str, str]]:
-    if not backfill.publication.retain_backup:
-        yield (*_CAMPAIGN, "publication", "retain_backup"), "retain_backup: false", "remove it"
-    if backfill.publication.mode != "direct":
-        yield (*_CAMPAIGN, "publication"), "publication.mode shadow_swap", "use direct"

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from dpone_contract.chunk_options import ChunkKind
-from dpone_contract.errors import CampaignDriftError, LedgerMissingError, TableMissingError
-from dpone_contract.frozen import FrozenModel
-from dpone_contract.manifest import DatabaseType, InnerMode, Manifest, TableName
+from dpone_contract.errors import (
+    CampaignDriftError,
+    LedgerMissingError,
+    PublicationRefusedError,
+    TableMissingError,
+)
+from dpone_contract.manifest import InnerMode, Manifest
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
 from dpone_runtime.adapters.local_file.ledger import CAPABILITIES as LOCAL_FILE_CAPABILITIES
 from dpone_runtime.adapters.local_file.ledger import LocalFileLedger
-from dpone_runtime.adapters.postgres.completion import BareCommit, RowCompletion
-from dpone_runtime.adapters.postgres.copy_format import CopyFormat
 from dpone_runtime.adapters.postgres.diagnostics import PostgresDiagnostics
 from dpone_runtime.adapters.postgres.ends import (
     PostgresEnds,
@@ -28,31 +28,31 @@ from dpone_runtime.adapters.postgres.ends import (
     require_no_nulls,
 )
 from dpone_runtime.adapters.postgres.identifiers import require_names_fit
-from dpone_runtime.adapters.postgres.merge import MergeKey
-from dpone_runtime.adapters.postgres.predicate import ChunkedTable, covered_window
-from dpone_runtime.adapters.postgres.seen_table import SeenTable
+from dpone_runtime.adapters.postgres.predicate import covered_window
 from dpone_runtime.adapters.postgres.session import CAPABILITIES as POSTGRES_CAPABILITIES
 from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.postgres.session import ledger_ddl as postgres_ledger_ddl
-from dpone_runtime.adapters.postgres.sink import PostgresSink
-from dpone_runtime.adapters.postgres.slice_changes import slice_change
+from dpone_runtime.adapters.postgres.shadow import (
+    LoadedTable,
+    find_loaded_table,
+    make_loaded_table,
+    postgres_backup_name,
+    postgres_shadow_name,
+)
 from dpone_runtime.adapters.postgres.slice_reader import PostgresSliceReader
-from dpone_runtime.adapters.postgres.source import PostgresSource
 from dpone_runtime.adapters.postgres.target_locks import PostgresTargetLocks
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.connections import ResolvedConnection, resolve_connection
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.local_run import LocalRun, new_local_run
-from dpone_runtime.ports.connectors import Column, SliceReader, SourceReader
+from dpone_runtime.domain.publication import Swap
+from dpone_runtime.lane_bootstrap import LANE_OPENER, LaneBootstrap, lane_bootstrap
+from dpone_runtime.ports.connectors import SliceReader, SourceReader
 from dpone_runtime.ports.diagnostics import TargetDiagnostics
-from dpone_runtime.ports.lanes import ChunkLoader, LanePool
+from dpone_runtime.ports.lanes import LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
-from dpone_runtime.ports.type_structure import TypeStructure
-from dpone_runtime.services.load_chunk import SourceToSink
 from dpone_runtime.state_directory import state_directory
-
-LANE_OPENER = "dpone_runtime.bootstrap:open_lane"
 
 
 @dataclass(frozen=True)
@@ -62,59 +62,6 @@ class Connections:
     source: ResolvedConnection
     sink: ResolvedConnection
     folder: Path
-
-
-class LaneEnd(FrozenModel):
-    """One end of a lane: references and names, no credential."""
-
-    connection: str
-    type: DatabaseType
-    table: TableName
-    column_name: str
-    column_type: str
-    casts: dict[str, str] = {}
-    where: str | None = None
-    types: dict[str, str] = {}
-    seen: SeenTable
-
-    def resolve(self) -> ResolvedConnection:
-        """Find the connection, in the process that opens it."""
-        return resolve_connection(self.connection, self.type, os.environ)
-
-    def chunked(self, told: LaneBootstrap) -> ChunkedTable:
-        """Give the table with what is copied of it and how it is cut."""
-        column = Column(self.column_name, TypeStructure(self.column_type), nullable=True)
-        return ChunkedTable(
-            table=self.table,
-            columns=told.columns,
-            chunk_column=column,
-            kind=told.kind,
-            timezone=told.timezone,
-            casts=self.casts,
-            where=self.where,
-            types=self.types,
-            format=told.format,
-        )
-
-
-class LaneBootstrap(FrozenModel):
-    """All that a lane is told when it opens: plain data, so that it can cross to another process."""
-
-    source: LaneEnd
-    sink: LaneEnd
-    columns: tuple[str, ...]
-    format: CopyFormat = CopyFormat.BINARY
-    kind: ChunkKind
-    timezone: str
-    inner_mode: InnerMode
-    unique_key: tuple[str, ...]
-    version_column: str | None = None
-    ledger_schema: str
-    local_run: LocalRun | None = None
-    """Where the ledger is a file: then the rows commit alone."""
-    strict: bool
-    digests: bool
-    delete_triggers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -184,11 +131,14 @@ def ledger_ddl(manifest: Manifest) -> tuple[str, ...]:
     return postgres_ledger_ddl(manifest.backfill.state.schema_)
 
 
-def prepare_run(process: Process, planned: CampaignPlan, connections: Connections) -> PreparedRun:
-    """Look at both tables, create a missing target and ledger, and describe the campaign that this run wants.
+def prepare_run(
+    process: Process, planned: CampaignPlan, connections: Connections, *, restart: bool = False
+) -> PreparedRun:
+    """Look at both tables, create a missing target, shadow and ledger, and describe the campaign that this run wants.
 
     Errors: TableMissingError, TableUnsuitableError, ColumnsDifferError, NullsFoundError, LedgerMissingError,
-    ConnectionFailedError; CampaignDriftError for a target that was dropped since; nothing was moved or made then.
+    ConnectionFailedError; CampaignDriftError for a target or shadow that was dropped since; PublicationRefusedError; nothing was
+    moved then, and but for an empty shadow nothing made.
     """
     manifest = process.manifest
     ends = _look_at_ends(manifest, planned, connections)
@@ -196,10 +146,13 @@ def prepare_run(process: Process, planned: CampaignPlan, connections: Connection
     run = new_local_run(ends.target.shape.identity.relation) if in_a_file else None
     ledger = open_ledger(manifest, connections, run)
     ledger.ensure_schema()
-    if ledger.read_campaign(planned.plan.run_key) is None:
+    begun = ledger.read_campaign(planned.plan.run_key)
+    if begun is None:
         require_no_nulls(connections.source, manifest, ends.column)
-    bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends).replaced(local_run=run)
-    return PreparedRun(ledger, _wanted(manifest, planned, ends), bootstrap)
+    loaded: LoadedTable | None = None
+    if begun is None or not begun.finished or begun.publishable or restart:
+        loaded = _loaded_aside(manifest, planned, connections, ledger, restart=restart)
+    return _prepared(process, planned, ends, ledger, loaded=loaded, run=run)
 
 
 def _has_begun(manifest: Manifest, planned: CampaignPlan, connections: Connections) -> bool:
@@ -251,8 +204,12 @@ def prepare_verification(
     """
     manifest = process.manifest
     ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=False, writes=repairs)
-    bootstrap = _lane_bootstrap(process, planned.plan.spec.kind, ends)
-    return PreparedRun(open_ledger(manifest, connections), _wanted(manifest, planned, ends), bootstrap)
+    ledger = open_ledger(manifest, connections)
+    begun = ledger.read_campaign(planned.plan.run_key) if ledger.exists() else None
+    loaded: LoadedTable | None = None
+    if begun is not None and begun.shadow is not None:
+        loaded = find_loaded_table(connections.sink, manifest.sink.table, begun)
+    return _prepared(process, planned, ends, ledger, loaded=loaded)
 
 
 def describe_wanted(process: Process, planned: CampaignPlan, connections: Connections) -> Campaign:
@@ -260,9 +217,7 @@ def describe_wanted(process: Process, planned: CampaignPlan, connections: Connec
 
     Errors: as `prepare_run`, but for a ledger that is missing.
     """
-    manifest = process.manifest
-    ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=False)
-    return _wanted(manifest, planned, ends)
+    return prepare_verification(process, planned, connections, repairs=True).wanted
 
 
 def open_diagnostics(manifest: Manifest, connections: Connections) -> TargetDiagnostics:
@@ -289,6 +244,76 @@ def inspect_ends(process: Process, planned: CampaignPlan, connections: Connectio
     return tuple(inspection_lines(process.manifest, planned, connections.source, connections.sink))
 
 
+def _loaded_aside(
+    manifest: Manifest,
+    planned: CampaignPlan,
+    connections: Connections,
+    ledger: CampaignLedger,
+    *,
+    restart: bool,
+) -> LoadedTable | None:
+    """Give the shadow that a run loads, made where nothing of its round has begun; None where it loads its target itself.
+
+    Errors: PublicationRefusedError, CampaignDriftError.
+    """
+    if not manifest.backfill.publication.swaps:
+        return None
+    run_key, live = planned.plan.run_key, manifest.sink.table
+    begun = ledger.read_campaign(run_key)
+    if begun is not None and begun.shadow is not None:
+        return find_loaded_table(connections.sink, live, begun)
+    if begun is not None and not restart:
+        return None
+    made, empty = make_loaded_table(connections.sink, live, run_key)
+    if empty:
+        return made
+    # Whoever has opened the campaign meanwhile may have loaded into it already; its row was there before the first of these.
+    begun = ledger.read_campaign(run_key)
+    if begun is not None and begun.shadow is not None:
+        return find_loaded_table(connections.sink, live, begun)
+    raise PublicationRefusedError(
+        f"the table {made.shadow.name} holds rows that no campaign of this ledger has loaded",
+        where=f"table {made.shadow.name}",
+        next_step="find out where they come from; drop it, or load under another backfill_id",
+    )
+
+
+def _prepared(
+    process: Process,
+    planned: CampaignPlan,
+    ends: PostgresEnds,
+    ledger: CampaignLedger,
+    *,
+    loaded: LoadedTable | None = None,
+    run: LocalRun | None = None,
+) -> PreparedRun:
+    bootstrap = lane_bootstrap(process, planned.plan.spec.kind, ends).replaced(local_run=run)
+    wanted = _wanted(process.manifest, planned, ends)
+    if loaded is None:
+        return PreparedRun(ledger, wanted, bootstrap)
+    columns = (*ends.matched.names, ends.into.name)
+    sink = bootstrap.sink.replaced(table=loaded.seen.table, seen=loaded.seen.narrowed(columns))
+    wanted = replace(wanted, shadow=loaded.shadow)
+    return PreparedRun(ledger, wanted, bootstrap.replaced(sink=sink))
+
+
+def publication_swap(manifest: Manifest, campaign: Campaign) -> Swap | None:
+    """Give what a campaign's publication exchanges; None where it has no shadow."""
+    live, shadow = manifest.sink.table, campaign.shadow
+    if shadow is None:
+        return None
+    return Swap(
+        live=live,
+        shadow=postgres_shadow_name(live, campaign.run_key),
+        backup=postgres_backup_name(live, campaign.run_key, campaign.round),
+        live_relation=campaign.target.relation,
+        shadow_relation=shadow.relation,
+        contract=shadow.contract,
+        retain_backup=manifest.backfill.publication.retain_backup,
+        unique_key=manifest.sink.strategy.unique_key or (),
+    )
+
+
 def _wanted(manifest: Manifest, planned: CampaignPlan, ends: PostgresEnds) -> Campaign:
     plan = planned.plan
     window = covered_window(ends.into, plan)
@@ -310,75 +335,3 @@ def _wanted(manifest: Manifest, planned: CampaignPlan, ends: PostgresEnds) -> Ca
         target=ends.target.shape.identity,
         columns=ends.matched.names,
     )
-
-
-def _lane_bootstrap(process: Process, kind: ChunkKind, ends: PostgresEnds) -> LaneBootstrap:
-    manifest, matched, column, into = process.manifest, ends.matched, ends.column, ends.into
-    chunk = manifest.backfill.chunk
-    source, sink = manifest.source, manifest.sink
-    return LaneBootstrap(
-        source=LaneEnd(
-            connection=source.connection,
-            type=source.type,
-            table=source.table,
-            column_name=column.name,
-            column_type=column.type,
-            casts=dict(matched.casts),
-            where=source.where,
-            types=dict(matched.types),
-            seen=ends.seen_source,
-        ),
-        sink=LaneEnd(
-            connection=sink.connection,
-            type=sink.type,
-            table=sink.table,
-            column_name=into.name,
-            column_type=into.type,
-            seen=ends.seen_target,
-        ),
-        columns=matched.names,
-        format=matched.format,
-        kind=kind,
-        timezone=chunk.timezone if chunk else "UTC",
-        inner_mode=manifest.backfill.inner_mode,
-        unique_key=manifest.sink.strategy.unique_key or (),
-        version_column=manifest.sink.strategy.version_column,
-        ledger_schema=manifest.backfill.state.schema_,
-        strict=manifest.backfill.verify != "counts",
-        digests=manifest.backfill.verify == "checksum",
-        delete_triggers=ends.target.delete_triggers,
-    )
-
-
-def ignore_step(_step: str) -> None:
-    """Stand where nobody wants to be told of a lane's steps."""
-
-
-def open_lane(bootstrap: dict[str, object], after: Callable[[str], None] = ignore_step) -> ChunkLoader:
-    """Open a lane's own source and sink, in the lane's process; connections are resolved there.
-
-    `after` is told the name of each step of the data transaction that is done.
-
-    Errors: ConnectionMissingError, ConnectionFailedError.
-    """
-    told = LaneBootstrap.model_validate_json(json.dumps(bootstrap))
-    source = PostgresSource(
-        told.source.resolve(), told.source.chunked(told), told.source.seen, digests=told.digests
-    )
-    into = told.sink.chunked(told)
-    key = MergeKey(told.unique_key, told.version_column)
-    change = slice_change(told.inner_mode, into, key, told.delete_triggers, after)
-    try:
-        sink = PostgresSink(
-            told.sink.resolve(),
-            into,
-            change,
-            RowCompletion(told.ledger_schema) if told.local_run is None else BareCommit(told.local_run),
-            told.sink.seen,
-            strict=told.strict,
-            after=after,
-        )
-    except BaseException:
-        source.close()
-        raise
-    return SourceToSink(source, sink)

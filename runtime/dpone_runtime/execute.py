@@ -14,20 +14,23 @@ from dpone_contract.mapping_item import require_item_of_plan
 from dpone_contract.outcome import RunOutcome
 from dpone_contract.process import CampaignPlan, Process, plan_campaign
 from dpone_runtime.bootstrap import (
-    LANE_OPENER,
     PreparedRun,
     prepare_run,
+    publication_swap,
     resolve_connections,
     state_capabilities,
 )
+from dpone_runtime.domain.campaign import Campaign
 from dpone_runtime.domain.capabilities import require_mapped_execution
 from dpone_runtime.evidence import Evidence, leave_evidence
 from dpone_runtime.interruption import Interruption
+from dpone_runtime.lane_bootstrap import LANE_OPENER
 from dpone_runtime.plan_view import plan_line
 from dpone_runtime.progress import Progress
 from dpone_runtime.result import error_of, passed_or_failed, summary
 from dpone_runtime.run_context import RunContext, require_process_of_context
 from dpone_runtime.services.open_campaign import OpenedCampaign, Opening
+from dpone_runtime.services.publish_campaign import Publication
 from dpone_runtime.services.run_campaign import RunTools, Selection, run_campaign
 from dpone_runtime.state_directory import find_state_file
 
@@ -112,10 +115,11 @@ def execute(
     planned = plan_and_verify(process, context, order)
     progress = Progress(planned.plan, elapsed, quiet=order.quiet, terminal=sys.stderr.isatty())
     progress.warn(plan_line(process, planned, context.item))
-    prepared = prepare_run(process, planned, resolve_connections(process.manifest, environ))
+    connections = resolve_connections(process.manifest, environ)
+    prepared = prepare_run(process, planned, connections, restart=order.restart)
     selection = _selection(process, planned, context, order)
     try:
-        tools = _tools(prepared, progress, order, interruption)
+        tools = _tools(process, prepared, progress, order, interruption)
         with interruption.cooperative():
             run = run_campaign(tools, planned.plan, prepared.wanted, selection)
             evidence = Evidence()
@@ -146,13 +150,18 @@ def elapsed() -> timedelta:
 
 
 def _tools(
-    prepared: PreparedRun, progress: Progress, order: RunOrder, interruption: Interruption
+    process: Process, prepared: PreparedRun, progress: Progress, order: RunOrder, interruption: Interruption
 ) -> RunTools:
     def opened(found: OpenedCampaign) -> None:
         progress.say(_opening_line(found))
 
     # Made before the campaign is opened, so that what cannot cross to a lane is refused before anything is taken.
     lanes = prepared.lanes(order.lane_opener)
+
+    def publication(campaign: Campaign) -> Publication | None:
+        swap = publication_swap(process.manifest, campaign)
+        return None if swap is None else Publication(swap, progress.warn)
+
     return RunTools(
         ledger=prepared.ledger,
         lanes=lambda: lanes,
@@ -160,6 +169,7 @@ def _tools(
         clock=elapsed,
         stop_requested=interruption.requested,
         opened=opened,
+        publication=publication,
     )
 
 

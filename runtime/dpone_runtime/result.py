@@ -27,12 +27,14 @@ from dpone_runtime.evidence import Evidence
 from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.run_context import RunContext
 from dpone_runtime.services.run_campaign import CampaignRun
-from dpone_runtime.services.run_report import RunReport
 from dpone_runtime.state_directory import NO_FILE, StateFile
 
 
-def exit_code_of(report: RunReport) -> ExitCode:
+def exit_code_of(run: CampaignRun) -> ExitCode:
     """Give the code of a run whose coordinator came to an end: infrastructure only where nothing else failed."""
+    report = run.report
+    if run.unpublished is not None:
+        return run.unpublished.exit_code
     if any(not failure.infrastructure for failure in report.failures):
         return ExitCode.CHUNKS_FAILED
     if report.failures or (report.interrupted and report.left):
@@ -57,7 +59,7 @@ def error_of(run: CampaignRun) -> DponeError | None:
             chunk_index=first.chunk_index,
         )
         # A table that changed is refused at the beginning of a run, and fails a chunk later on.
-        error.exit_code = exit_code_of(report)
+        error.exit_code = exit_code_of(run)
         return error
     if report.interrupted and report.left:
         return InterruptedRunError(
@@ -65,6 +67,8 @@ def error_of(run: CampaignRun) -> DponeError | None:
             where=f"campaign {run.campaign.run_key}",
             next_step="run it again; committed chunks are skipped",
         )
+    if run.unpublished is not None:
+        return run.unpublished
     if report.left:
         return CampaignStoppedError(
             f"campaign {run.campaign.run_key} is {run.campaign.status.value}: {report.left} chunks were not begun",
@@ -88,7 +92,7 @@ def passed_or_failed(
     """Give the outcome of a run that came to an end."""
     report = run.report
     capabilities = ledger.capabilities()
-    code = exit_code_of(report)
+    code = exit_code_of(run)
     error = error_of(run)
     operation: Literal["success", "failed", "interrupted"] = (
         "success" if code is ExitCode.DONE else ("interrupted" if report.interrupted else "failed")

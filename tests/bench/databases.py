@@ -17,7 +17,8 @@ import psycopg
 from dpone_contract.mapping_policy import MappingPolicy
 from dpone_contract.process import Process, build_process, encode_process, plan_campaign
 from dpone_runtime.adapters.sql.ledger import SqlLedger
-from dpone_runtime.bootstrap import open_lane, prepare_run, resolve_connections
+from dpone_runtime.bootstrap import prepare_run, resolve_connections
+from dpone_runtime.lane_bootstrap import open_lane
 from dpone_runtime.ports.connectors import LoadRequest
 from dpone_runtime.ports.lanes import ChunkLoader
 from dpone_runtime.services.chunk_claims import ChunkClaims

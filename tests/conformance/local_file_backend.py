@@ -11,9 +11,9 @@ import pytest
 
 from dpone_runtime.adapters.local_file.ledger import LocalFileLedger
 from dpone_runtime.adapters.local_file.lines import decode
+from dpone_runtime.adapters.postgres.batches import protocol_queries, run_batch
 from dpone_runtime.adapters.postgres.completion import local_chunk_key
 from dpone_runtime.adapters.postgres.connect import connect
-from dpone_runtime.adapters.postgres.session import protocol_queries, run_batch
 from dpone_runtime.adapters.postgres.target_locks import PostgresTargetLocks
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.domain.event import Event

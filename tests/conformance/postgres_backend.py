@@ -11,10 +11,11 @@ import pytest
 from psycopg import sql
 
 from dpone_contract.errors import ChunkLeaseLostError
+from dpone_runtime.adapters.postgres.batches import lock_key, postgres_queries, run_batch
 from dpone_runtime.adapters.postgres.completion import RowCompletion
 from dpone_runtime.adapters.postgres.connect import connect
 from dpone_runtime.adapters.postgres.identifiers import ledger_tables
-from dpone_runtime.adapters.postgres.session import PostgresSession, lock_key, postgres_queries, run_batch
+from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.adapters.sql.queries import Queries
 from dpone_runtime.connections import ResolvedConnection

@@ -27,9 +27,10 @@ from dpone_contract.errors import (
     OverlapError,
     SessionUnsafeError,
 )
+from dpone_runtime.adapters.postgres.batches import lock_key, run_batch
 from dpone_runtime.adapters.postgres.completion import RowCompletion
 from dpone_runtime.adapters.postgres.connect import connect
-from dpone_runtime.adapters.postgres.session import PostgresSession, ledger_ddl, lock_key, run_batch
+from dpone_runtime.adapters.postgres.session import PostgresSession, ledger_ddl
 from dpone_runtime.adapters.sql.tally import TALLY_SLOTS, tally_slot
 from dpone_runtime.domain.campaign import CampaignStatus
 from dpone_runtime.domain.chunk_record import ChunkStatus

@@ -11,8 +11,8 @@ import pytest
 
 from dpone_contract.errors import CampaignBusyError
 from dpone_runtime.adapters.postgres import target_locks as target_locks_module
+from dpone_runtime.adapters.postgres.batches import lock_key
 from dpone_runtime.adapters.postgres.completion import local_data_key, local_token_key
-from dpone_runtime.adapters.postgres.session import lock_key
 from dpone_runtime.adapters.postgres.target_locks import PostgresTargetLocks
 from dpone_runtime.adapters.sql import ledger as sql_ledger_module
 from dpone_runtime.domain.local_run import new_local_run

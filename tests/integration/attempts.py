@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from dpone_contract.process import plan_campaign
 from dpone_runtime.adapters.sql.ledger import SqlLedger
-from dpone_runtime.bootstrap import PreparedRun, open_lane, prepare_run, resolve_connections
+from dpone_runtime.bootstrap import PreparedRun, prepare_run, resolve_connections
+from dpone_runtime.lane_bootstrap import open_lane
 from dpone_runtime.ports.connectors import LoadRequest
 from dpone_runtime.services.chunk_claims import ChunkClaims
 from dpone_runtime.services.open_campaign import open_campaign

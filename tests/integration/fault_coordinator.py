@@ -18,7 +18,7 @@ import psycopg
 
 from dpone_contract.chunk_plan import RunKey
 from dpone_runtime.adapters.lanes.pool import ProcessLanePool
-from dpone_runtime.adapters.postgres.session import lock_key
+from dpone_runtime.adapters.postgres.batches import lock_key
 from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.domain.event import EventKind
 from dpone_runtime.ports.connectors import LoadRequest

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psycopg
 
-from dpone_runtime import bootstrap
+from dpone_runtime import lane_bootstrap
 from dpone_runtime.adapters.postgres import sink, source
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.lanes import ChunkLoader
@@ -54,7 +54,7 @@ def open_lane(bootstrap_document: dict[str, object]) -> ChunkLoader:
     if wait := os.environ.get(LOCK_WAIT_VARIABLE):
         sink.DATA_LOCK_WAIT_MS = source.DATA_LOCK_WAIT_MS = int(wait)
     faults = Faults(Path(os.environ[FAULTS_VARIABLE]))
-    return FaultyLoader(faults, lambda after: bootstrap.open_lane(bootstrap_document, after))
+    return FaultyLoader(faults, lambda after: lane_bootstrap.open_lane(bootstrap_document, after))
 
 
 class FaultyLoader:

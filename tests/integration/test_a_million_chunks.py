@@ -20,7 +20,7 @@ import pytest
 from dpone_contract.manifest_text import parse_manifest
 from dpone_contract.mapping_policy import MappingPolicy
 from dpone_contract.process import CampaignPlan, Process, build_process, plan_campaign
-from dpone_runtime.adapters.postgres.session import postgres_queries
+from dpone_runtime.adapters.postgres.batches import postgres_queries
 from dpone_runtime.bootstrap import PreparedRun, prepare_run, resolve_connections
 from dpone_runtime.services.open_campaign import Opening, open_campaign
 from tests.integration.campaigns import History

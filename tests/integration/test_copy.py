@@ -12,8 +12,9 @@ from dpone_contract.errors import ChunkFailedError, DponeError
 from dpone_contract.mapping_policy import MappingPolicy
 from dpone_contract.process import build_process, plan_campaign
 from dpone_runtime.adapters.sql.ledger import SqlLedger
-from dpone_runtime.bootstrap import PreparedRun, open_lane, prepare_run, resolve_connections
+from dpone_runtime.bootstrap import PreparedRun, prepare_run, resolve_connections
 from dpone_runtime.domain.chunk_record import ChunkRecord
+from dpone_runtime.lane_bootstrap import open_lane
 from dpone_runtime.ports.connectors import LoadReceipt
 from dpone_runtime.services.chunk_claims import ChunkClaims
 from dpone_runtime.services.open_campaign import open_campaign

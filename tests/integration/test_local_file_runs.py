@@ -9,7 +9,7 @@ from dpone_contract.environment import STATE_DIR
 from dpone_contract.manifest_text import parse_manifest
 from dpone_contract.mapping_policy import MappingLimits, MappingMode, MappingPolicy
 from dpone_contract.process import build_process
-from dpone_runtime.adapters.postgres.session import lock_key
+from dpone_runtime.adapters.postgres.batches import lock_key
 from tests.integration.campaigns import day, manifest_text
 from tests.integration.child_runs import Finished
 from tests.integration.fault_lane import BEFORE_LOAD, HOLD, KILL_BOTH

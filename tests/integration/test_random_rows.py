@@ -14,7 +14,8 @@ from dpone_contract.manifest_text import parse_manifest
 from dpone_contract.mapping_policy import MappingPolicy
 from dpone_contract.process import build_process, plan_campaign
 from dpone_runtime.adapters.sql.ledger import SqlLedger
-from dpone_runtime.bootstrap import open_lane, prepare_run, resolve_connections
+from dpone_runtime.bootstrap import prepare_run, resolve_connections
+from dpone_runtime.lane_bootstrap import open_lane
 from dpone_runtime.services.chunk_claims import ChunkClaims
 from dpone_runtime.services.open_campaign import open_campaign
 from tests.integration.campaigns import History, day, manifest_text

@@ -7,7 +7,8 @@ import pytest
 
 from dpone_contract.errors import CampaignBusyError, DponeError, MappingCampaignBusyError
 from dpone_contract.manifest import RetryPolicy
-from dpone_runtime.adapters.postgres.session import PostgresSession, lock_key
+from dpone_runtime.adapters.postgres.batches import lock_key
+from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.services.run_campaign import RunTools, Selection, run_campaign

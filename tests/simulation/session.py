@@ -7,14 +7,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from dpone_contract.errors import CampaignBusyError, DatabaseFailedError
-from dpone_runtime.adapters.postgres.session import (
-    FENCE_SILENCE,
-    FENCE_WAIT,
-    PROTOCOL_IDLE_MS,
-    lock_key,
-    postgres_queries,
-    settings_statement,
-)
+from dpone_runtime.adapters.postgres.batches import lock_key, postgres_queries, settings_statement
+from dpone_runtime.adapters.postgres.session import FENCE_SILENCE, FENCE_WAIT, PROTOCOL_IDLE_MS
 from dpone_runtime.adapters.sql.ledger import TABLES
 from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import Row

@@ -12,7 +12,7 @@ from dpone_contract.chunk_kinds.dates import DateChunks
 from dpone_contract.chunk_plan import ChunkPlan, RunKey, plan_chunks
 from dpone_contract.manifest import InnerMode, RetryPolicy
 from dpone_contract.step import parse_step
-from dpone_runtime.adapters.postgres.session import lock_key
+from dpone_runtime.adapters.postgres.batches import lock_key
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.domain.campaign import Campaign
 from dpone_runtime.domain.chunk_record import ChunkRecord

@@ -68,6 +68,11 @@ from dpone_contract.errors.mapping import (
     MappingTaskLimitExceededError,
     MappingUnsupportedError,
 )
+from dpone_contract.errors.publication import (
+    PublicationBusyError,
+    PublicationMismatchError,
+    PublicationRefusedError,
+)
 from dpone_contract.errors.root import DponeError, InternalError, located
 
 __all__ = [
@@ -116,6 +121,9 @@ __all__ = [
     "PlanInvalidError",
     "PlanMovedError",
     "PodRefusedError",
+    "PublicationBusyError",
+    "PublicationMismatchError",
+    "PublicationRefusedError",
     "RetryAuthorityExceededError",
     "RowsDifferError",
     "RunContextInvalidError",

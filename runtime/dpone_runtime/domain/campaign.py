@@ -100,6 +100,19 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Shadow:
+    """The table that a campaign loads in place of its target, until a swap puts it there.
+
+    `relation` is its object id, `name` its schema and name, `contract` the fingerprint of everything that makes up the live table,
+    as it was when the shadow was made like it.
+    """
+
+    relation: str
+    name: str
+    contract: str
+
+
+@dataclass(frozen=True)
 class Campaign:
     """The current row of one campaign."""
 
@@ -123,6 +136,24 @@ class Campaign:
     columns: tuple[str, ...] = ()
     """Those that its chunks are loaded with, in this round."""
 
+    shadow: Shadow | None = None
+    """Where its rows are until it is published; None where they are loaded into the target itself, and once they are there."""
+
+    @property
+    def reach(self) -> Window:
+        """What of its target it may change until it is over: its window, or everything where the table is exchanged."""
+        return self.window if self.shadow is None else replace(self.window, everything=True)
+
+    @property
+    def publishable(self) -> bool:
+        """Whether everything is loaded and all that is left is to exchange the tables."""
+        return self.status is CampaignStatus.COMPLETE and self.shadow is not None
+
+    @property
+    def unseen(self) -> bool:
+        """Whether nothing of it has ever been in its target."""
+        return self.shadow is not None and self.round == 1
+
     @property
     def appends(self) -> bool:
         """Whether its rows are added to what is there, so that the same window must not be loaded twice."""
@@ -141,7 +172,7 @@ class Campaign:
     @property
     def over(self) -> bool:
         """Whether it can no longer write to its target as it stands."""
-        return self.finished or self.status is CampaignStatus.CLOSED
+        return (self.finished and not self.publishable) or self.status is CampaignStatus.CLOSED
 
 
 def moved(
@@ -151,12 +182,18 @@ def moved(
     return replace(campaign, status=status, revision=campaign.revision + 1, reason=reason, requested_by=by)
 
 
-def new_round(
-    campaign: Campaign, *, reason: str | None = None, columns: tuple[str, ...] | None = None
-) -> Campaign:
-    """Give the campaign opened for its next round: every chunk is pending again, and loaded with `columns` from now on."""
+def new_round(campaign: Campaign, wanted: Campaign, *, reason: str | None = None) -> Campaign:
+    """Give the campaign opened for its next round: every chunk is pending again, and loaded as `wanted` says from now on."""
     again = moved(campaign, CampaignStatus.OPEN, reason=reason)
-    return replace(again, round=campaign.round + 1, columns=again.columns if columns is None else columns)
+    return replace(again, round=campaign.round + 1, columns=wanted.columns, shadow=wanted.shadow)
+
+
+def published(campaign: Campaign) -> Campaign:
+    """Give the campaign whose shadow has become its target."""
+    if campaign.shadow is None:
+        raise ValueError(f"campaign {campaign.run_key} has no shadow")
+    target = replace(campaign.target, relation=campaign.shadow.relation)
+    return replace(moved(campaign, CampaignStatus.PUBLISHED), target=target, shadow=None)
 
 
 def halted_after(campaign: Campaign, failed_chunks: int, limit: int) -> Campaign:
@@ -211,6 +248,15 @@ def _drifts(found: Campaign, wanted: Campaign) -> Iterator[CampaignDriftError]:
                 next_step=out,
                 run_key=found.run_key,
             )
+    if found.shadow is not None and (
+        wanted.shadow is None or wanted.shadow.relation != found.shadow.relation
+    ):
+        yield CampaignDriftError(
+            f"the table {found.shadow.name} that campaign {found.run_key} loads is gone or was replaced, with what was loaded into it",
+            where=f"table {found.shadow.name}",
+            next_step=out,
+            run_key=found.run_key,
+        )
 
 
 def require_same_columns(found: Campaign, wanted: Campaign) -> None:

@@ -19,6 +19,8 @@ class EventKind(StrEnum):
     HALTED = "halted"
     CLOSED = "closed"
     COMPLETED = "completed"
+    PUBLISHED = "published"
+    """The campaign's shadow became its target, in the transaction that wrote this: `detail` is the receipt, as JSON."""
     CLAIMED = "claimed"
     RELEASED = "released"
     FAILED = "failed"

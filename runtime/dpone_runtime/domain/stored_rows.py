@@ -30,6 +30,8 @@ def stored_campaign(found: Campaign | None, wanted: Campaign, now: datetime) -> 
         round=wanted.round,
         reason=wanted.reason,
         columns=wanted.columns,
+        target=wanted.target,
+        shadow=wanted.shadow,
         requested_by=wanted.requested_by,
         updated_at=now,
     )
@@ -177,6 +179,8 @@ def committed_windows(campaign: Campaign, records: Iterable[ChunkRecord]) -> tup
     A later round leaves the rows of the one before in place where it does not come so far; what it has claimed may have been
     committed before.
     """
+    if campaign.unseen:
+        return ()
     if campaign.finished:
         return (campaign.window,)
     found: list[tuple[int, Window]] = []

@@ -16,6 +16,7 @@ from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, PastEvent
+from dpone_runtime.domain.publication import Receipts, ShadowContent, Swap
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 
 
@@ -63,6 +64,15 @@ class OpeningView:
 
 
 @dataclass(frozen=True)
+class PublicationView:
+    """What a publication sees: the campaign and its receipts under the locks of its ledger, and a shadow that nobody can write to."""
+
+    campaign: Campaign | None
+    receipts: Receipts
+    content: ShadowContent
+
+
+@dataclass(frozen=True)
 class RunningChunk:
     """A chunk that is marked running, and what its lease has left by the ledger's clock; of a lapsed one nothing or less."""
 
@@ -93,6 +103,7 @@ def grouped_failures(failed: Iterable[ChunkRecord]) -> tuple[FailureGroup, ...]:
 
 Decision = Callable[[LedgerView], Change | None]
 OpeningDecision = Callable[[OpeningView], Change | None]
+PublicationDecision = Callable[[PublicationView], Change | None]
 
 
 class Fence(Protocol):
@@ -135,6 +146,19 @@ class CampaignLedger(Protocol):
 
     def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
         """Like `transition`, under the exclusive close lock too; ends the holders of all its chunk locks around it."""
+
+    def publish(
+        self, run_key: RunKey, swap: Swap, decide: PublicationDecision, /, *, fenced: bool
+    ) -> Change | None:
+        """Exchange a campaign's tables and write the change that says so in one transaction, or neither.
+
+        First it takes the campaign's fence for its length, unless the caller holds it (`fenced`), and keeps others from writing to
+        the shadow. Then, under the target lock, the transition lock and the exclusive close lock: read one view, decide; where
+        that gives a change: hold both tables against everybody, require them to be what they were, exchange them, write.
+
+        Errors: CampaignBusyError where another run holds the fence; PublicationBusyError where a table is held by others;
+        PublicationRefusedError for tables that are not what they were; StateUnsupportedError where the ledger is not beside them.
+        """
 
     def read_campaign(self, run_key: RunKey) -> Campaign | None:
         """Read a campaign's current row."""

@@ -100,7 +100,7 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None, *, repea
             if not current.finished and reason is None:
                 require_open(current)
         _require_no_overlap(wanted, view.others)
-        if wanted.appends:
+        if wanted.appends and not wanted.unseen:
             _require_nothing_committed(
                 wanted, _met(view.others, current, reason), resumed=current is not None
             )
@@ -108,7 +108,7 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None, *, repea
             how, current = Opening.CREATED, wanted
             return _change(current, EventKind.OPENED, reason)
         if current.finished:
-            how, current = Opening.NEW_ROUND, new_round(current, reason=reason, columns=wanted.columns)
+            how, current = Opening.NEW_ROUND, new_round(current, wanted, reason=reason)
             return _change(current, EventKind.ROUND_BEGUN, reason)
         resumed = moved(current, CampaignStatus.OPEN, reason=reason)
         how, current = Opening.RESUMED, replace(resumed, columns=wanted.columns)
@@ -143,10 +143,10 @@ def begin_round(
                 next_step="begin it with `dpone backfill run MANIFEST --execute`",
             )
         require_same_campaign(current, wanted)
-        require_another_round(current, view.others)
+        require_another_round(current, view.others, whole=only is None)
         if only is not None:
             require_same_columns(current, wanted)
-        begun = new_round(current, reason=reason, columns=wanted.columns)
+        begun = new_round(current, wanted, reason=reason)
         event = Event(begun.run_key, EventKind.ROUND_BEGUN, begun.round, begun.revision, detail=reason)
         return Change(event=event, campaign=begun, reloaded=only)
 
@@ -174,16 +174,25 @@ def _goes_on(found: Campaign, wanted: Campaign, reason: str | None) -> bool:
     return found.status is CampaignStatus.OPEN and same
 
 
-def require_another_round(campaign: Campaign, others: tuple[OtherCampaign, ...]) -> None:
-    """Require that a campaign's chunks may be loaded again beside the other campaigns on its target.
+def require_another_round(
+    campaign: Campaign, others: tuple[OtherCampaign, ...], *, whole: bool = True
+) -> None:
+    """Require that a campaign's chunks, all or some, may be loaded again beside the other campaigns on its target.
 
-    Errors: CampaignStoppedError for one that appends, OverlapError.
+    Errors: CampaignStoppedError for one that appends, and for some chunks of one that is published; OverlapError.
     """
     if campaign.appends:
         raise CampaignStoppedError(
             f"campaign {campaign.run_key} appends: loading its chunks again would leave their rows there twice",
             where=f"campaign {campaign.run_key}",
             next_step="load the window with partition_replace under another backfill_id",
+        )
+    if campaign.status is CampaignStatus.PUBLISHED and not whole:
+        raise CampaignStoppedError(
+            f"campaign {campaign.run_key} is published: its chunks are loaded again all together, into a new shadow, or not at all",
+            where=f"campaign {campaign.run_key}",
+            next_step="load it anew with `dpone backfill restart MANIFEST --reason ... --execute`, or mend these chunks by a campaign "
+            "of publication direct under another backfill_id",
         )
     _require_no_overlap(campaign, others)
 
@@ -203,9 +212,9 @@ def _change(campaign: Campaign, kind: EventKind, detail: str | None) -> Change:
 
 
 def in_the_way(wanted: Window, others: tuple[OtherCampaign, ...]) -> tuple[OtherCampaign, ...]:
-    """Give the other campaigns that are not over and cover a part of the same window."""
+    """Give the other campaigns that are not over and may change what a window covers."""
     return tuple(
-        other for other in others if not other.campaign.over and other.campaign.window.overlaps(wanted)
+        other for other in others if not other.campaign.over and other.campaign.reach.overlaps(wanted)
     )
 
 
@@ -216,8 +225,8 @@ def closes_when_asked(other: OtherCampaign) -> bool:
 
 
 def _require_no_overlap(wanted: Campaign, others: tuple[OtherCampaign, ...]) -> None:
-    for other in in_the_way(wanted.window, others):
-        window = other.campaign.window
+    for other in in_the_way(wanted.reach, others):
+        window = other.campaign.reach
         shown = "everything" if window.everything else f"[{window.lower}, {window.upper}) of {window.column}"
         raise OverlapError(
             f"campaign {other.campaign.run_key} ({other.campaign.status.value}, {other.live_leases} chunks at work) "
@@ -274,7 +283,7 @@ def _close_cancelled(ledger: CampaignLedger, wanted: Campaign) -> None:
 
     def look(view: OpeningView) -> None:
         closable.extend(
-            other.campaign for other in in_the_way(wanted.window, view.others) if closes_when_asked(other)
+            other.campaign for other in in_the_way(wanted.reach, view.others) if closes_when_asked(other)
         )
 
     ledger.open_campaign(wanted.run_key, wanted.target, look)
@@ -299,7 +308,7 @@ def complete_campaign(ledger: CampaignLedger, campaign: Campaign, committed_coun
 
     def decide(view: LedgerView) -> Change | None:
         current = view.campaign
-        if current is None or current.round != campaign.round or current.over:
+        if current is None or current.round != campaign.round or current.over or current.finished:
             return None
         return _change(moved(current, CampaignStatus.COMPLETE), EventKind.COMPLETED, None)
 
@@ -309,9 +318,9 @@ def complete_campaign(ledger: CampaignLedger, campaign: Campaign, committed_coun
 
 
 def cancel_campaign(ledger: CampaignLedger, campaign: Campaign, *, reason: str, by: str | None) -> Campaign:
-    """Ask a campaign to begin no further chunk; chunks at work may finish.
+    """Ask a campaign to begin no further chunk, and not to be published; chunks at work may finish.
 
-    Errors: CampaignStoppedError when it is complete or closed already.
+    Errors: CampaignStoppedError when it is over already: complete, or published where a shadow has to be, or closed.
     """
 
     def decide(view: LedgerView) -> Change | None:

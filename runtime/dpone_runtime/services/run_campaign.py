@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from dpone_contract.chunk_plan import ChunkPlan
-from dpone_contract.errors import CampaignBusyError, MappingCampaignBusyError
+from dpone_contract.errors import CampaignBusyError, DponeError, MappingCampaignBusyError
 from dpone_contract.manifest import RetryPolicy
 from dpone_runtime.domain.campaign import Campaign
 from dpone_runtime.domain.chunk_record import ChunkStatus
@@ -23,6 +23,7 @@ from dpone_runtime.services.open_campaign import (
     complete_campaign,
     open_campaign,
 )
+from dpone_runtime.services.publish_campaign import Publication, PublicationTools, publish_campaign
 from dpone_runtime.services.run_chunks import Coordinator
 from dpone_runtime.services.run_report import RunObserver, RunReport
 
@@ -65,6 +66,8 @@ class CampaignRun:
     committed_total: int
     report: RunReport
     seconds: float
+    unpublished: DponeError | None = None
+    """Why a campaign that is complete could not be published."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,12 @@ class RunTools:
     clock: Callable[[], timedelta]
     stop_requested: Callable[[], bool]
     opened: Callable[[OpenedCampaign], None]
+    publication: Callable[[Campaign], Publication | None] = lambda _campaign: None
+    """What is to be exchanged, where a campaign becomes visible all at once."""
 
 
 def run_campaign(tools: RunTools, plan: ChunkPlan, wanted: Campaign, selection: Selection) -> CampaignRun:
-    """Run the selected chunks that are not committed in the campaign's round.
+    """Run the selected chunks that are not committed in the campaign's round, and publish the campaign where it is due.
 
     Errors: those of `open_campaign` and of `Coordinator.run`; CampaignBusyError for a second internal run.
     """
@@ -95,7 +100,23 @@ def run_campaign(tools: RunTools, plan: ChunkPlan, wanted: Campaign, selection: 
         campaign = opened.campaign
         if opened.how is not Opening.COMPLETE:
             campaign = complete_campaign(ledger, opened.campaign, committed)
-    return CampaignRun(opened, campaign, committed, report, (tools.clock() - began).total_seconds())
+        campaign, unpublished = _published(tools, campaign, fence)
+    seconds = (tools.clock() - began).total_seconds()
+    return CampaignRun(opened, campaign, committed, report, seconds, unpublished)
+
+
+def _published(
+    tools: RunTools, campaign: Campaign, fence: Fence | None
+) -> tuple[Campaign, DponeError | None]:
+    """Publish what is complete and waits for it; what keeps it from that is given, since what was loaded is to be told too."""
+    publication = tools.publication(campaign) if campaign.publishable else None
+    if publication is None:
+        return campaign, None
+    told = PublicationTools(tools.ledger, tools.clock, tools.stop_requested, fence)
+    try:
+        return publish_campaign(told, campaign, publication), None
+    except DponeError as error:
+        return campaign, error
 
 
 def _opened(ledger: CampaignLedger, wanted: Campaign, selection: Selection) -> OpenedCampaign:

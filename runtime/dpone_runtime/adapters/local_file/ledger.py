@@ -19,6 +19,7 @@ from dpone_contract.errors import (
     ChunkBusyError,
     ChunkLeaseLostError,
     InternalError,
+    StateUnsupportedError,
 )
 from dpone_runtime.adapters.local_file.campaign_file import CampaignFile
 from dpone_runtime.adapters.local_file.campaign_index import CampaignIndex
@@ -32,6 +33,7 @@ from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
 from dpone_runtime.domain.local_run import LocalRun
+from dpone_runtime.domain.publication import Swap
 from dpone_runtime.domain.stored_rows import (
     carried_chunk,
     committed_windows,
@@ -53,6 +55,7 @@ from dpone_runtime.ports.ledger import (
     OpeningDecision,
     OpeningView,
     OtherCampaign,
+    PublicationDecision,
     RunningChunk,
     StaleRevisionError,
     grouped_failures,
@@ -171,6 +174,16 @@ class LocalFileLedger:
             live = index.live_leases(self._clock())
             found.append(OtherCampaign(campaign, live, str(file.summary_path), committed))
         return tuple(found)
+
+    def publish(
+        self, run_key: RunKey, _swap: Swap, _decide: PublicationDecision, *, fenced: bool
+    ) -> Change | None:
+        del fenced
+        raise StateUnsupportedError(
+            f"campaign {run_key} cannot be published: a file cannot commit together with the exchange of two tables",
+            next_step="set state.backend: audit_schema, or publication.mode: direct",
+            key="publication.mode",
+        )
 
     def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
         self._end_all_holders(run_key)

@@ -22,6 +22,7 @@ from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
+from dpone_runtime.domain.publication import Receipts, ShadowContent, Swap
 from dpone_runtime.domain.stored_rows import (
     carried_chunk,
     committed_windows,
@@ -43,6 +44,8 @@ from dpone_runtime.ports.ledger import (
     OpeningDecision,
     OpeningView,
     OtherCampaign,
+    PublicationDecision,
+    PublicationView,
     RunningChunk,
     StaleRevisionError,
     grouped_failures,
@@ -88,6 +91,8 @@ class MemoryLedger:
         self._created = False
         self.fences: dict[RunKey, MemoryFence] = {}
         self._history = MemoryHistory(clock)
+        self.shadow_content: ShadowContent | None = None
+        self.swapped: list[Swap] = []
 
     @property
     def events(self) -> list[Event]:
@@ -145,6 +150,26 @@ class MemoryLedger:
             and campaign.target.same_object(target)
             and (with_committed or not campaign.over)
         )
+
+    def publish(
+        self, run_key: RunKey, swap: Swap, decide: PublicationDecision, *, fenced: bool
+    ) -> Change | None:
+        """The tables are a test's own: `shadow_content` says what the shadow holds, `swapped` which swaps were made."""
+        with self._lock:
+            if not fenced and run_key in self.fences:
+                raise CampaignBusyError(f"campaign {run_key} is held by another run", run_key=run_key)
+            campaign = self._campaigns.get(run_key)
+            done = [
+                record
+                for record in self._records(run_key)
+                if campaign is not None and record.committed_in(campaign.round)
+            ]
+            receipts = Receipts(len(done), sum(record.rows_loaded or 0 for record in done))
+            content = self.shadow_content or ShadowContent(receipts.rows, 0)
+            change = self._written(decide(PublicationView(campaign, receipts, content)))
+            if change is not None:
+                self.swapped.append(swap)
+            return change
 
     def close_campaign(self, run_key: RunKey, decide: Decision) -> Change | None:
         self._end_all_holders(run_key)

@@ -12,9 +12,9 @@ from dpone_contract.errors import (
     TableUnsuitableError,
 )
 from dpone_contract.manifest import TableName
+from dpone_runtime.adapters.postgres.batches import run_batch
 from dpone_runtime.adapters.postgres.connect import PgConnection, translated
 from dpone_runtime.adapters.postgres.identifiers import quoted, quoted_table
-from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.postgres.type_trees import read_types
 from dpone_runtime.adapters.sql.queries import Queries, load_blocks
 from dpone_runtime.domain.campaign import TableIdentity

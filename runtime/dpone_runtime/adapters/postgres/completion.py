@@ -10,7 +10,7 @@ from typing import Protocol
 import psycopg
 from psycopg import errors
 
-from dpone_runtime.adapters.postgres.session import lock_key, postgres_queries, protocol_queries
+from dpone_runtime.adapters.postgres.batches import lock_key, postgres_queries, protocol_queries
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.adapters.sql.tally import tally_slot
 from dpone_runtime.domain.local_run import LocalRun, local_data_scope

@@ -7,10 +7,10 @@ target, so that equal rows have equal text on any two servers.
 
 from __future__ import annotations
 
+from dpone_runtime.adapters.postgres.batches import run_batch, settings_statement
 from dpone_runtime.adapters.postgres.connect import PgConnection
 from dpone_runtime.adapters.postgres.copy_format import TEXT_SETTINGS
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
-from dpone_runtime.adapters.postgres.session import run_batch, settings_statement
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.ports.connectors import SliceContent
 

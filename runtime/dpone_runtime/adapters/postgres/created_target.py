@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from dpone_contract.errors import ColumnsDifferError
 from dpone_contract.manifest import TableName
+from dpone_runtime.adapters.postgres.batches import lock_key, run_batch
 from dpone_runtime.adapters.postgres.catalog import PgTable, find_table, find_types, require_table
 from dpone_runtime.adapters.postgres.connect import PgConnection, translated
 from dpone_runtime.adapters.postgres.identifiers import ledger_tables, literal, quoted, quoted_table
 from dpone_runtime.adapters.postgres.merge import MergeKey
 from dpone_runtime.adapters.postgres.merge_target import require_key_columns
-from dpone_runtime.adapters.postgres.session import lock_key, run_batch
 from dpone_runtime.adapters.postgres.type_differences import differences, refusals_of
 from dpone_runtime.adapters.sql.queries import Queries, Statement, load_blocks
 from dpone_runtime.ports.connectors import Column, TableShape
@@ -152,14 +152,19 @@ def _type_statement(made: TypeStructure) -> str:
     return f"CREATE TYPE {made.name} {what};"
 
 
+def ddl_lock() -> Statement:
+    """Give the statement that keeps other runs from making anything in this database until the transaction ends."""
+    queries = Queries(load_blocks(__package__, "schema.sql"), ledger_tables("public"))
+    return queries.statement("ddl_lock", lock=lock_key("ddl"))
+
+
 def create_target(connection: PgConnection, target: TableName, statements: tuple[str, ...]) -> PgTable:
     """Create a missing target under the database-wide DDL lock, looking again inside it.
 
     Errors: DatabaseFailedError, TableMissingError.
     """
-    queries = Queries(load_blocks(__package__, "schema.sql"), ledger_tables("public"))
     with translated(f"creating {target}", f"table {target}"), connection.transaction():
-        run_batch(connection, (queries.statement("ddl_lock", lock=lock_key("ddl")),))
+        run_batch(connection, (ddl_lock(),))
         if find_table(connection, target) is None:
             schema = connection.execute(
                 "SELECT to_regnamespace(quote_ident(%s))", (target.schema_,)

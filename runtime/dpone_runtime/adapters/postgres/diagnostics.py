@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import SessionUnsafeError
+from dpone_runtime.adapters.postgres.batches import lock_key
 from dpone_runtime.adapters.postgres.completion import local_chunk_key
 from dpone_runtime.adapters.postgres.connect import connect
-from dpone_runtime.adapters.postgres.session import PostgresSession, lock_key
+from dpone_runtime.adapters.postgres.session import PostgresSession
 from dpone_runtime.adapters.sql.queries import Queries, load_blocks
 from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.connections import ResolvedConnection

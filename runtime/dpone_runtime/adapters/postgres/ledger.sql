@@ -23,7 +23,7 @@ SELECT run_key, status, revision, round, plan_hash, config_hash, chunks_total, d
        window_column, window_kind, window_lower, window_upper, window_everything,
        source_server, source_database, source_relation, source_name,
        target_server, target_database, target_relation, target_name,
-       reason, requested_by, created_at, updated_at, loaded_columns
+       reason, requested_by, created_at, updated_at, loaded_columns, shadow_relation, shadow_name, object_contract
   FROM {campaigns} WHERE run_key = :run_key
 
 -- name: read_chunk
@@ -43,22 +43,24 @@ WITH changed AS (
   INSERT INTO {campaigns} (run_key, status, revision, round, plan_hash, config_hash, chunks_total, dataset, inner_mode,
          templated, window_column, window_kind, window_lower, window_upper, window_everything,
          source_server, source_database, source_relation, source_name,
-         target_server, target_database, target_relation, target_name, loaded_columns, reason,
-         requested_by)
+         target_server, target_database, target_relation, target_name, loaded_columns, shadow_relation, shadow_name,
+         object_contract, reason, requested_by)
   VALUES (:run_key, :status, :revision, :round, :plan_hash, :config_hash, :chunks_total, :dataset, :inner_mode,
          :templated, :window_column, :window_kind, :window_lower, :window_upper, :window_everything,
          :source_server, :source_database, :source_relation, :source_name,
-         :target_server, :target_database, :target_relation, :target_name, :loaded_columns, :reason,
-         :requested_by)
+         :target_server, :target_database, :target_relation, :target_name, :loaded_columns, :shadow_relation, :shadow_name,
+         :object_contract, :reason, :requested_by)
   ON CONFLICT (run_key) DO NOTHING RETURNING run_key, round, revision)
 INSERT INTO {events} (run_key, kind, round, revision, detail)
 SELECT run_key, :event_kind, round, revision, :event_detail FROM changed RETURNING event_id
 
 -- name: update_campaign
--- No row: the revision moved; nothing is written.
+-- No row: the revision moved; nothing is written. What is published has another table as its target.
 WITH changed AS (
   UPDATE {campaigns} SET status = :status, revision = :revision, round = :round, reason = :reason,
-         requested_by = :requested_by, loaded_columns = :loaded_columns, updated_at = clock_timestamp()
+         requested_by = :requested_by, loaded_columns = :loaded_columns, target_relation = :target_relation,
+         shadow_relation = :shadow_relation, shadow_name = :shadow_name, object_contract = :object_contract,
+         updated_at = clock_timestamp()
    WHERE run_key = :run_key AND revision = :revision - 1 RETURNING run_key, round, revision)
 INSERT INTO {events} (run_key, kind, round, revision, detail)
 SELECT run_key, :event_kind, round, revision, :event_detail FROM changed RETURNING event_id
@@ -175,6 +177,11 @@ SELECT event_id, at, run_key, kind, round, revision, chunk_index, attempt, owner
 SELECT chunk_index FROM {chunks}
  WHERE run_key = :run_key AND chunk_index BETWEEN :first AND :last AND status = 'committed' AND round = :round
 
+-- name: receipts
+-- Of the campaign's round, all that is committed: how many chunks, with how many rows. Only a publication asks.
+SELECT count(*), coalesce(sum(rows_loaded), 0)::bigint FROM {chunks}
+ WHERE run_key = :run_key AND status = 'committed' AND round = (SELECT round FROM {campaigns} WHERE run_key = :run_key)
+
 -- name: count_statuses
 -- Of a round, all but what is pending. What is committed is never counted: its tallies are added up.
 SELECT 'committed', coalesce(sum(committed), 0)::bigint FROM {tallies} WHERE run_key = :run_key AND round = :round
@@ -246,17 +253,20 @@ SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.
  ORDER BY n.nspname
 
 -- name: campaigns_on_target
--- Those that may still write there, with their chunks at work; with :over those too that no longer can.
+-- Those that may still write there, with their chunks at work; with :over those too that no longer can. The ledger may be of
+-- another release, whose campaigns have no shadow.
 SELECT g.run_key, g.status, g.revision, g.round, g.plan_hash, g.config_hash, g.chunks_total, g.dataset, g.inner_mode,
        g.templated, g.window_column, g.window_kind, g.window_lower, g.window_upper, g.window_everything,
        g.source_server, g.source_database, g.source_relation, g.source_name,
        g.target_server, g.target_database, g.target_relation, g.target_name,
        g.reason, g.requested_by, g.created_at, g.updated_at, g.loaded_columns,
+       to_jsonb(g) ->> 'shadow_relation', to_jsonb(g) ->> 'shadow_name', to_jsonb(g) ->> 'object_contract',
        (SELECT count(*) FROM {chunks} c
          WHERE c.run_key = g.run_key AND c.status = 'running' AND c.lease_expires_at > clock_timestamp())
   FROM {campaigns} g
  WHERE g.target_server = :server AND g.target_database = :database AND g.target_relation = :relation
-   AND (:over OR g.status NOT IN ('complete', 'published', 'closed'))
+   AND (:over OR g.status NOT IN ('complete', 'published', 'closed')
+        OR g.status = 'complete' AND to_jsonb(g) ->> 'shadow_relation' IS NOT NULL)
  ORDER BY g.run_key
 
 -- name: committed_ranges

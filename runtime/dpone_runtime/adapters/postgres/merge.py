@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dpone_contract.errors import ChunkFailedError, ContentDiffersError
+from dpone_runtime.adapters.postgres.batches import run_batch
 from dpone_runtime.adapters.postgres.connect import PgConnection
 from dpone_runtime.adapters.postgres.content import content_query, read_content, row_text
 from dpone_runtime.adapters.postgres.identifiers import quoted
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
-from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.ports.connectors import LoadRequest, SliceContent
 

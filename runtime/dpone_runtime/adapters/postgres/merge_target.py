@@ -5,11 +5,11 @@ from __future__ import annotations
 from psycopg import errors
 
 from dpone_contract.errors import ColumnsDifferError, DatabaseFailedError, TableUnsuitableError
+from dpone_runtime.adapters.postgres.batches import run_batch
 from dpone_runtime.adapters.postgres.catalog import PgTable, catalog_queries
 from dpone_runtime.adapters.postgres.connect import PgConnection, translated
 from dpone_runtime.adapters.postgres.identifiers import quoted
 from dpone_runtime.adapters.postgres.merge import MergeKey
-from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.ports.connectors import Column
 

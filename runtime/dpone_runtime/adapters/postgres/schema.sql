@@ -3,11 +3,15 @@
 SELECT pg_advisory_xact_lock(:lock)
 
 -- name: ledger_tables
--- Which of the ledger's tables are there, by what follows their prefix.
+-- Which of the ledger's tables are there, by what follows their prefix; and `shadows`, where campaigns can have one.
 SELECT substr(c.relname, 19) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = :schema AND c.relkind = 'r'
    AND c.relname IN ('__dpone__backfill_campaigns', '__dpone__backfill_chunks', '__dpone__backfill_tallies',
                      '__dpone__backfill_events')
+UNION ALL
+SELECT 'shadows' FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = 'object_contract' AND NOT a.attisdropped
+ WHERE n.nspname = :schema AND c.relkind = 'r' AND c.relname = '__dpone__backfill_campaigns'
 
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS {schema}
@@ -38,11 +42,20 @@ CREATE TABLE IF NOT EXISTS {campaigns} (
   target_relation text NOT NULL,
   target_name text NOT NULL,
   loaded_columns text[] NOT NULL,
+  shadow_relation text,
+  shadow_name text,
+  object_contract text,
   reason text,
   requested_by text,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 )
+
+-- name: add_shadows
+-- For a ledger of an earlier release. Of a campaign that is published by a swap: the table that it loads until then, and the
+-- fingerprint of what the live one is.
+ALTER TABLE {campaigns} ADD COLUMN IF NOT EXISTS shadow_relation text, ADD COLUMN IF NOT EXISTS shadow_name text,
+  ADD COLUMN IF NOT EXISTS object_contract text
 
 -- name: create_campaigns_index
 CREATE INDEX IF NOT EXISTS __dpone__backfill_campaigns_target ON {campaigns} (target_relation)

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dpone_contract.errors import CampaignDriftError, ColumnsDifferError
 from dpone_contract.frozen import FrozenModel
 from dpone_contract.manifest import TableName
+from dpone_runtime.adapters.postgres.batches import run_batch
 from dpone_runtime.adapters.postgres.catalog import catalog_queries
 from dpone_runtime.adapters.postgres.connect import PgConnection, translated
 from dpone_runtime.adapters.postgres.identifiers import quoted_table
-from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.adapters.sql.rows import Row
 

@@ -8,10 +8,10 @@ import psycopg
 
 from dpone_contract.errors import ColumnsDifferError, ManifestInvalidError
 from dpone_contract.manifest import SourceOptions
+from dpone_runtime.adapters.postgres.batches import run_batch
 from dpone_runtime.adapters.postgres.catalog import PgTable
 from dpone_runtime.adapters.postgres.connect import PgConnection, safe_message, translate
 from dpone_runtime.adapters.postgres.identifiers import quoted_table
-from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.sql.queries import Statement
 
 

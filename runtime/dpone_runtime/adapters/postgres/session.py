@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from itertools import chain
-from typing import Any
+from typing import TypeVar
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import TransactionStatus
 
 from dpone_contract.errors import (
     CampaignBusyError,
     DatabaseFailedError,
     SessionUnsafeError,
+)
+from dpone_runtime.adapters.postgres.batches import (
+    lock_key,
+    postgres_queries,
+    run_batch,
+    sent,
+    settings_statement,
 )
 from dpone_runtime.adapters.postgres.connect import (
     PgConnection,
@@ -28,12 +33,16 @@ from dpone_runtime.adapters.postgres.connect import (
     translated,
 )
 from dpone_runtime.adapters.postgres.identifiers import ledger_tables
-from dpone_runtime.adapters.sql.queries import Queries, Statement, load_blocks
+from dpone_runtime.adapters.postgres.swap import hold_shadow, swap_tables
+from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.adapters.sql.session import LockTimeoutError
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.lease import LEASE_TTL
+from dpone_runtime.domain.publication import ShadowContent, Swap
+
+T = TypeVar("T")
 
 PROTOCOL_IDLE_MS = 10_000
 FENCE_SILENCE = LEASE_TTL
@@ -55,8 +64,9 @@ _CREATES = {
     "chunks": ("create_chunks", "create_chunks_running", "create_chunks_failed"),
     "tallies": ("create_tallies", "fill_tallies"),
     "events": ("create_events", "create_events_index"),
+    "shadows": ("add_shadows",),
 }
-"""What makes each table of a ledger."""
+"""What makes each table of a ledger, and what an earlier release had not made."""
 
 
 CAPABILITIES = StateCapabilities(
@@ -72,33 +82,11 @@ CAPABILITIES = StateCapabilities(
 )
 
 
-def postgres_queries(schema: str) -> Queries:
-    """Read the ledger's queries over one audit schema."""
-    return Queries(load_blocks(__package__, "ledger.sql", "schema.sql"), ledger_tables(schema))
-
-
-def protocol_queries() -> Queries:
-    """Read the queries that name no table of a ledger; those that do cannot be sent from these."""
-    return Queries(load_blocks(__package__, "ledger.sql", "local_run.sql"), {})
-
-
 def ledger_ddl(schema: str) -> tuple[str, ...]:
     """Give the statements that create a ledger, for a role that may."""
     queries = postgres_queries(schema)
     names = ("create_schema", *chain.from_iterable(_CREATES.values()))
     return tuple(queries.statement(name).text.replace("%%", "%") for name in names)
-
-
-def lock_key(purpose: str, *scope: object) -> int:
-    """Give the signed 64-bit key of an advisory lock: a digest of its purpose and scope."""
-    named = "\x1f".join(("dpone", purpose, *map(str, scope)))
-    return int.from_bytes(hashlib.sha256(named.encode()).digest()[:8], "big", signed=True)
-
-
-def settings_statement(settings: dict[str, str]) -> Statement:
-    """Give one statement that sets all settings for the current transaction."""
-    calls = ", ".join(f"set_config('{name}', %({name})s, true)" for name in settings)
-    return Statement("settings", f"SELECT {calls}", settings)
 
 
 class PostgresSession:
@@ -164,13 +152,12 @@ class PostgresSession:
         try:
             run_batch(self._connection, (*begin, query("ddl_lock", lock=lock_key("ddl"))))
             found = {
-                row[0]
-                for row in self._connection.execute(*_call(query("ledger_tables", schema=self._schema)))
+                row[0] for row in self._connection.execute(*sent(query("ledger_tables", schema=self._schema)))
             }
             if not self._schema_exists():
-                self._connection.execute(*_call(query("create_schema")))
+                self._connection.execute(*sent(query("create_schema")))
             for name in chain.from_iterable(made for table, made in _CREATES.items() if table not in found):
-                self._connection.execute(*_call(query(name)))
+                self._connection.execute(*sent(query(name)))
             self._connection.execute("COMMIT")
         except errors.InsufficientPrivilege as error:
             self._roll_back()
@@ -185,6 +172,22 @@ class PostgresSession:
             "SELECT to_regnamespace(quote_ident(%s))", (self._schema,)
         ).fetchone()
         return found is not None and found[0] is not None
+
+    def hold_shadow(self, swap: Swap) -> ShadowContent:
+        return self._in_transaction("looking into a shadow", lambda: hold_shadow(self._connection, swap))
+
+    def swap_tables(self, swap: Swap) -> None:
+        self._in_transaction("exchanging two tables", lambda: swap_tables(self._connection, swap))
+
+    def _in_transaction(self, doing: str, step: Callable[[], T]) -> T:
+        try:
+            return step()
+        except errors.LockNotAvailable as error:
+            self._roll_back()
+            raise LockTimeoutError from error
+        except psycopg.Error as error:
+            self._roll_back()
+            raise translate(error, doing, f"connection {self._resolved.name}") from error
 
     def capabilities(self) -> StateCapabilities:
         return CAPABILITIES
@@ -269,25 +272,6 @@ class PostgresFence:
         except psycopg.Error:
             return False
         return found is not None and bool(found[0])
-
-
-def run_batch(connection: PgConnection, statements: Sequence[Statement]) -> list[psycopg.Cursor[Row]]:
-    """Send statements together, give their cursors; the first error ends the batch."""
-    with connection.pipeline():
-        cursors: list[psycopg.Cursor[Any]] = [
-            # In binary, so that no setting of the server's, such as DateStyle, says how times are written.
-            connection.execute(*_call(statement), binary=True)
-            for statement in statements
-        ]
-    if connection.info.transaction_status == TransactionStatus.INTRANS:
-        # psycopg ends a pipeline with Sync and then Flush, and the server (18) stops its idle timer at Flush without
-        # starting it again: a frozen process would hold its locks for ever. An empty query starts it again.
-        connection.execute(b"")
-    return cursors
-
-
-def _call(statement: Statement) -> tuple[bytes, dict[str, object]]:
-    return statement.text.encode(), dict(statement.values)
 
 
 def _backend(connection: PgConnection) -> object:

@@ -12,17 +12,13 @@ import psycopg
 from psycopg import errors
 
 from dpone_contract.errors import ChunkBusyError, ChunkLeaseLostError, ContentDiffersError, RowsDifferError
+from dpone_runtime.adapters.postgres.batches import protocol_queries, run_batch, settings_statement
 from dpone_runtime.adapters.postgres.completion import Completion
 from dpone_runtime.adapters.postgres.connect import DATA_LOCK_WAIT_MS, connect, session_settings, translate
 from dpone_runtime.adapters.postgres.copy import copy_in
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.seen_table import SeenTable
-from dpone_runtime.adapters.postgres.session import (
-    PROTOCOL_IDLE_MS,
-    protocol_queries,
-    run_batch,
-    settings_statement,
-)
+from dpone_runtime.adapters.postgres.session import PROTOCOL_IDLE_MS
 from dpone_runtime.adapters.postgres.slice_changes import SliceChange
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.ports.connectors import (

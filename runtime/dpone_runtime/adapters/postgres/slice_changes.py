@@ -14,11 +14,11 @@ import psycopg
 
 from dpone_contract.errors import ChunkFailedError
 from dpone_contract.manifest import InnerMode
+from dpone_runtime.adapters.postgres.batches import run_batch
 from dpone_runtime.adapters.postgres.connect import PgConnection
 from dpone_runtime.adapters.postgres.content import content_query, read_content, row_text
 from dpone_runtime.adapters.postgres.merge import Merge, MergeKey
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
-from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.ports.connectors import LoadRequest, SliceContent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from dpone_contract.chunk_plan import Chunk, ChunkPlan
+from dpone_runtime.adapters.postgres.batches import run_batch, settings_statement
 from dpone_runtime.adapters.postgres.connect import connect, session_settings, translate
 from dpone_runtime.adapters.postgres.content import (
     content_of_row,
@@ -15,7 +16,6 @@ from dpone_runtime.adapters.postgres.content import (
 )
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable, uncovered_predicates
 from dpone_runtime.adapters.postgres.selection import filtered
-from dpone_runtime.adapters.postgres.session import run_batch, settings_statement
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.domain.coverage import COUNTED_TO, Coverage

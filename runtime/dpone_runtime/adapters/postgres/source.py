@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import psycopg
 
 from dpone_contract.chunk_plan import Chunk
+from dpone_runtime.adapters.postgres.batches import run_batch, settings_statement
 from dpone_runtime.adapters.postgres.connect import (
     DATA_LOCK_WAIT_MS,
     connect,
@@ -19,7 +20,6 @@ from dpone_runtime.adapters.postgres.copy import CopyStream, copy_out
 from dpone_runtime.adapters.postgres.predicate import ChunkedTable
 from dpone_runtime.adapters.postgres.seen_table import SeenTable
 from dpone_runtime.adapters.postgres.selection import filtered
-from dpone_runtime.adapters.postgres.session import run_batch, settings_statement
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.ports.connectors import SliceContent

@@ -11,15 +11,10 @@ from psycopg import errors
 
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignBusyError
+from dpone_runtime.adapters.postgres.batches import lock_key, protocol_queries, run_batch
 from dpone_runtime.adapters.postgres.completion import local_chunk_key, local_data_key, local_token_key
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translate
-from dpone_runtime.adapters.postgres.session import (
-    PostgresFence,
-    PostgresSession,
-    lock_key,
-    protocol_queries,
-    run_batch,
-)
+from dpone_runtime.adapters.postgres.session import PostgresFence, PostgresSession
 from dpone_runtime.adapters.sql.other_campaigns import campaigns_on_target
 from dpone_runtime.adapters.sql.session import LockTimeoutError
 from dpone_runtime.connections import ResolvedConnection

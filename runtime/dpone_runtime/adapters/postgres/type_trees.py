@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpone_runtime.adapters.postgres.batches import run_batch
 from dpone_runtime.adapters.postgres.connect import PgConnection
-from dpone_runtime.adapters.postgres.session import run_batch
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.ports.type_structure import TypeKind, TypePart, TypeStructure
 

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from typing import TypeVar
 
 from dpone_contract.chunk_options import MAX_CHUNKS_LIMIT
 from dpone_contract.chunk_plan import RunKey
-from dpone_contract.errors import CampaignBusyError, ChunkBusyError, LedgerMissingError
+from dpone_contract.errors import CampaignBusyError, ChunkBusyError, LedgerMissingError, PublicationBusyError
 from dpone_runtime.adapters.sql.other_campaigns import add_committed, campaigns_on_target
 from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import (
@@ -29,6 +30,7 @@ from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
 from dpone_runtime.domain.local_run import local_data_scope
+from dpone_runtime.domain.publication import Receipts, Swap
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
@@ -38,14 +40,20 @@ from dpone_runtime.ports.ledger import (
     OpeningDecision,
     OpeningView,
     OtherCampaign,
+    PublicationDecision,
+    PublicationView,
     RunningChunk,
     StaleRevisionError,
 )
 
+T = TypeVar("T")
+
 OPENING_WAIT = timedelta(seconds=30)
 TRANSITION_WAIT = timedelta(seconds=15)
+PUBLICATION_WAIT = timedelta(seconds=15)
 RENEWAL_WAIT = timedelta(seconds=5)
-TABLES = frozenset({"campaigns", "chunks", "tallies", "events"})
+TABLES = frozenset({"campaigns", "chunks", "tallies", "events", "shadows"})
+"""What a ledger has to have; the last are columns of the first."""
 
 
 class SqlLedger:
@@ -123,10 +131,12 @@ class SqlLedger:
         change = self._decided(lambda: decide(view))
         return self._finish(change, had_chunk=view.chunk is not None, had_campaign=view.campaign is not None)
 
-    def _decided(self, decide: Callable[[], Change | None]) -> Change | None:
+    def _decided(self, decide: Callable[[], T]) -> T:
         """Take a decision; a refusal undoes the transaction that it was taken in."""
         try:
             return decide()
+        except LockTimeoutError:
+            raise  # it is undone already
         except BaseException:
             self._session.batch((self._queries.statement("rollback"),))
             raise
@@ -176,6 +186,45 @@ class SqlLedger:
         change = self._transition(run_key, None, decide, (close_lock,))
         self._end_all_holders(run_key)
         return change
+
+    def publish(
+        self, run_key: RunKey, swap: Swap, decide: PublicationDecision, *, fenced: bool
+    ) -> Change | None:
+        query, session = self._queries.statement, self._session
+        fence = () if fenced else (query("lock", lock=self._lock("fence", run_key)),)
+        try:
+            session.batch((*session.begin_statements(PUBLICATION_WAIT), *fence))
+        except LockTimeoutError as error:
+            raise CampaignBusyError(
+                f"campaign {run_key} is being published, or is held by another run",
+                where=f"campaign {run_key}",
+                next_step="wait until that run has ended, then run this again; nothing needs to be deleted",
+                run_key=run_key,
+            ) from error
+        try:
+            content = self._decided(lambda: session.hold_shadow(swap))
+            locks = (
+                query("lock", lock=session.lock_value("target", swap.live_relation)),
+                query("lock", lock=self._lock("transition", run_key)),
+                query("lock", lock=self._lock("close", run_key)),
+            )
+            reading = (
+                query("read_campaign", run_key=run_key),
+                query("receipts", run_key=run_key),
+            )
+            rows = session.batch((*locks, *reading))[len(locks) :]
+            campaign = campaign_from_row(rows[0][0]) if rows[0] else None
+            view = PublicationView(campaign, Receipts(*rows[1][0]), content)
+            change = self._decided(lambda: decide(view))
+            if change is not None:
+                self._decided(lambda: session.swap_tables(swap))
+        except LockTimeoutError as error:
+            raise PublicationBusyError(
+                f"the tables of campaign {run_key}, or its ledger, were held by others for {PUBLICATION_WAIT.seconds} s",
+                where=f"table {swap.live}",
+                next_step="look for long transactions on them, then run this again; no row is moved for it",
+            ) from error
+        return self._finish(change, had_chunk=False, had_campaign=True)
 
     def _end_all_holders(self, run_key: RunKey) -> None:
         for (index,) in self._read("claimed_chunks", run_key=run_key):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from dpone_contract.chunk_plan import RunKey
 from dpone_runtime.adapters.sql.rows import campaign_from_row
 from dpone_runtime.adapters.sql.session import SqlSession
-from dpone_runtime.domain.campaign import TableIdentity
+from dpone_runtime.domain.campaign import TableIdentity, Window
 from dpone_runtime.ports.ledger import OtherCampaign
 
 
@@ -26,7 +28,7 @@ def campaigns_on_target(
     ]
     found = session.batch(statements) if statements else []
     return tuple(
-        OtherCampaign(campaign_from_row(row), row[28], schema, foreign=schema != own)
+        OtherCampaign(campaign_from_row(row), row[31], schema, foreign=schema != own)
         for schema, rows in zip(schemas, found, strict=True)
         for row in rows
     )
@@ -34,7 +36,7 @@ def campaigns_on_target(
 
 def add_committed(session: SqlSession, others: tuple[OtherCampaign, ...]) -> tuple[OtherCampaign, ...]:
     """Add what each has committed. The chunks are read of those alone that are not finished."""
-    partly = [other for other in others if not other.campaign.finished]
+    partly = [other for other in others if not other.campaign.finished and not other.campaign.unseen]
     statements = [
         session.queries_for_schema(other.ledger).statement("committed_ranges", run_key=other.campaign.run_key)
         for other in partly
@@ -46,7 +48,12 @@ def add_committed(session: SqlSession, others: tuple[OtherCampaign, ...]) -> tup
         )
         for other, rows in zip(partly, found, strict=True)
     }
-    return tuple(
-        replace(other, committed=ranges.get((other.ledger, other.campaign.run_key), (other.campaign.window,)))
-        for other in others
-    )
+    return tuple(replace(other, committed=_committed(other, ranges)) for other in others)
+
+
+def _committed(
+    other: OtherCampaign, ranges: Mapping[tuple[str, RunKey], tuple[Window, ...]]
+) -> tuple[Window, ...]:
+    if other.campaign.unseen:
+        return ()
+    return ranges.get((other.ledger, other.campaign.run_key), (other.campaign.window,))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from dpone_contract.chunk_plan import RunKey
-from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus, Shadow, TableIdentity, Window
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.event import Event, EventKind, PastEvent
 from dpone_runtime.domain.lease import OwnerToken
@@ -35,12 +35,13 @@ def campaign_from_row(row: Row) -> Campaign:
         created_at=row[25],
         updated_at=row[26],
         columns=tuple(row[27]),
+        shadow=None if row[28] is None else Shadow(*row[28:31]),
     )
 
 
 def values_of_campaign(campaign: Campaign, event: Event) -> dict[str, object]:
     """Give the parameters of `insert_campaign` and `update_campaign`."""
-    window, source, target = campaign.window, campaign.source, campaign.target
+    window, source, target, shadow = campaign.window, campaign.source, campaign.target, campaign.shadow
     return {
         "run_key": campaign.run_key,
         "status": campaign.status.value,
@@ -66,6 +67,9 @@ def values_of_campaign(campaign: Campaign, event: Event) -> dict[str, object]:
         "target_relation": target.relation,
         "target_name": target.name,
         "loaded_columns": list(campaign.columns),
+        "shadow_relation": shadow and shadow.relation,
+        "shadow_name": shadow and shadow.name,
+        "object_contract": shadow and shadow.contract,
         "reason": campaign.reason,
         "requested_by": campaign.requested_by,
         "event_kind": event.kind.value,

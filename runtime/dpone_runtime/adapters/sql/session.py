@@ -10,6 +10,7 @@ from typing import Protocol
 from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.domain.capabilities import StateCapabilities
+from dpone_runtime.domain.publication import ShadowContent, Swap
 from dpone_runtime.ports.ledger import Fence
 
 
@@ -46,6 +47,18 @@ class SqlSession(Protocol):
 
     def fence(self, lock: object, held_by: str) -> AbstractContextManager[Fence]:
         """Hold a session lock on a connection of its own; CampaignBusyError when it is taken."""
+
+    def hold_shadow(self, swap: Swap) -> ShadowContent:
+        """Keep others from writing to a shadow for the length of the transaction under way, and say what it holds.
+
+        Errors: LockTimeoutError; PublicationRefusedError for another table of its name.
+        """
+
+    def swap_tables(self, swap: Swap) -> None:
+        """Hold both tables, require them to be what they were, and exchange their names, in the transaction under way.
+
+        Errors: LockTimeoutError, PublicationBusyError naming who holds them, PublicationRefusedError.
+        """
 
     def capabilities(self) -> StateCapabilities:
         """Say what this dialect's ledger can promise."""

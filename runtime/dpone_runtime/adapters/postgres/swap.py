@@ -1,0 +1,136 @@
+"""The swap: two tables exchange their names, in the transaction that writes the campaign's receipt."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from psycopg import errors
+
+from dpone_contract.errors import PublicationBusyError, PublicationRefusedError
+from dpone_contract.manifest import TableName
+from dpone_runtime.adapters.postgres.batches import run_batch, settings_statement
+from dpone_runtime.adapters.postgres.connect import PgConnection
+from dpone_runtime.adapters.postgres.identifiers import LONGEST_NAME_BYTES, literal, quoted, quoted_table
+from dpone_runtime.adapters.postgres.shadow import require_unchanged
+from dpone_runtime.adapters.postgres.table_contract import FoundTable, publication_queries, table_of_name
+from dpone_runtime.adapters.sql.queries import Statement
+from dpone_runtime.domain.publication import ShadowContent, Swap, name_beside
+
+LIVE_LOCK_WAIT_MS = 2_000
+"""How long the swap stands in the queue for the live table at a time: whoever comes after it waits too, readers included."""
+
+LIVE_LOCK_TRIES = 15
+"""How often it does so, with a second between two times in which the others pass."""
+
+
+def hold_shadow(connection: PgConnection, swap: Swap) -> ShadowContent:
+    """Keep others from writing to a shadow, and count what it holds; its statistics are gathered, so that they come with it.
+
+    Errors: psycopg.Error; PublicationRefusedError for another table of its name.
+    """
+    table = quoted_table(swap.shadow)
+    _run(connection, f"LOCK TABLE {table} IN SHARE MODE")
+    _require_relation(connection, swap.shadow, swap.shadow_relation)
+    rows = _run(connection, f"SELECT count(*) FROM {table}")[0][0]
+    duplicates: object = 0
+    if swap.unique_key:
+        key = ", ".join(map(quoted, swap.unique_key))
+        present = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in swap.unique_key)
+        counted = f"SELECT FROM {table} WHERE {present} GROUP BY {key} HAVING count(*) > 1"
+        duplicates = _run(connection, f"SELECT count(*) FROM ({counted}) d")[0][0]
+    _run(connection, f"ANALYZE {table}")
+    return ShadowContent(int(str(rows)), int(str(duplicates)))
+
+
+def swap_tables(connection: PgConnection, swap: Swap) -> None:
+    """Hold both tables against everybody, require them to be what they were, and exchange them with their indexes' names.
+
+    Errors: PublicationBusyError naming who holds the live table; PublicationRefusedError; psycopg.Error.
+    """
+    _lock_live(connection, swap)
+    _run(connection, f"LOCK TABLE {quoted_table(swap.shadow)} IN ACCESS EXCLUSIVE MODE")
+    live = _require_relation(connection, swap.live, swap.live_relation)
+    shadow = _require_relation(connection, swap.shadow, swap.shadow_relation)
+    require_unchanged(connection, live, shadow, swap.contract)
+    if table_of_name(connection, swap.backup) is not None:
+        raise PublicationRefusedError(
+            f"there is a table {swap.backup} already, whose name the live table is to be kept under",
+            where=f"table {swap.backup}",
+            next_step="rename it, or drop it if nobody needs it; then run this again",
+        )
+    indexes = tuple(_paired_indexes(connection, live, shadow))
+    comment = "NULL" if live.comment is None else literal(live.comment)
+    _run(connection, f"COMMENT ON TABLE {quoted_table(swap.shadow)} IS {comment}")
+    for name, _ in indexes:
+        aside = name_beside(name, "backup", (swap.backup.name,), LONGEST_NAME_BYTES)
+        _rename(connection, "INDEX", swap.live.schema_, name, aside)
+    _rename(connection, "TABLE", swap.live.schema_, swap.live.name, swap.backup.name)
+    _rename(connection, "TABLE", swap.live.schema_, swap.shadow.name, swap.live.name)
+    for name, shadow_index in indexes:
+        _rename(connection, "INDEX", swap.live.schema_, shadow_index, name)
+    if not swap.retain_backup:
+        _run(connection, f"DROP TABLE {quoted_table(swap.backup)}")
+
+
+def _lock_live(connection: PgConnection, swap: Swap) -> None:
+    """Take the live table for itself alone, without keeping its readers waiting for more than a moment at a time."""
+    table, pause = quoted_table(swap.live), publication_queries().statement("pause")
+    run_batch(connection, (settings_statement({"lock_timeout": str(LIVE_LOCK_WAIT_MS)}),))
+    for _ in range(LIVE_LOCK_TRIES):
+        _run(connection, "SAVEPOINT before_live")
+        try:
+            _run(connection, f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            return
+        except errors.LockNotAvailable:
+            _run(connection, "ROLLBACK TO SAVEPOINT before_live")
+        run_batch(connection, (pause,))
+    raise PublicationBusyError(
+        f"{swap.live} was held by others for {LIVE_LOCK_TRIES * (LIVE_LOCK_WAIT_MS // 1000 + 1)} s{_holders(connection, swap)}; "
+        "everything is loaded, and it is not published",
+        where=f"table {swap.live}",
+        next_step="end these sessions, or wait for them, then run this again; no row is moved for it",
+    )
+
+
+def _holders(connection: PgConnection, swap: Swap) -> str:
+    query = publication_queries().statement("table_holders", relation=int(swap.live_relation))
+    found = run_batch(connection, (query,))[0].fetchall()
+    told = [f"{pid} ({', '.join(str(word) for word in words if word)})" for pid, *words in found]
+    return f", by session {'; '.join(told)}" if told else ""
+
+
+def _paired_indexes(
+    connection: PgConnection, live: FoundTable, shadow: FoundTable
+) -> Iterator[tuple[str, str]]:
+    """Give each index of the live table with the shadow's that is like it."""
+    query = publication_queries().statement
+    mine, theirs = (
+        run_batch(connection, (query("index_names", relation=table.relation),))[0].fetchall()
+        for table in (live, shadow)
+    )
+    found: dict[object, list[str]] = defaultdict(list)
+    for what, name in theirs:
+        found[what].append(str(name))
+    for what, name in mine:
+        yield str(name), found[what].pop(0)
+
+
+def _require_relation(connection: PgConnection, table: TableName, relation: str) -> FoundTable:
+    found = table_of_name(connection, table)
+    if found is None or str(found.relation) != relation:
+        raise PublicationRefusedError(
+            f"{table} is gone, or is another table than the one that the campaign began with",
+            where=f"table {table}",
+            next_step="restore it, or begin a new campaign under another backfill_id",
+        )
+    return found
+
+
+def _rename(connection: PgConnection, kind: str, schema: str, name: str, new: str) -> None:
+    _run(connection, f"ALTER {kind} {quoted(schema, name)} RENAME TO {quoted(new)}")
+
+
+def _run(connection: PgConnection, text: str) -> list[tuple[object, ...]]:
+    cursor = run_batch(connection, (Statement("swap", text.replace("%", "%%"), {}),))[0]
+    return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
