@@ -9,13 +9,14 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import (
     CampaignDriftError,
     LedgerMissingError,
     PublicationRefusedError,
     TableMissingError,
 )
-from dpone_contract.manifest import InnerMode, Manifest
+from dpone_contract.manifest import InnerMode, Manifest, TableName
 from dpone_contract.process import CampaignPlan, Process
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
 from dpone_runtime.adapters.local_file.ledger import CAPABILITIES as LOCAL_FILE_CAPABILITIES
@@ -208,7 +209,7 @@ def prepare_verification(
     begun = ledger.read_campaign(planned.plan.run_key) if ledger.exists() else None
     loaded: LoadedTable | None = None
     if begun is not None and begun.shadow is not None:
-        loaded = find_loaded_table(connections.sink, manifest.sink.table, begun)
+        loaded = find_loaded_table(connections.sink, manifest.sink.table, begun, unchanged=repairs)
     return _prepared(process, planned, ends, ledger, loaded=loaded)
 
 
@@ -295,6 +296,14 @@ def _prepared(
     sink = bootstrap.sink.replaced(table=loaded.seen.table, seen=loaded.seen.narrowed(columns))
     wanted = replace(wanted, shadow=loaded.shadow)
     return PreparedRun(ledger, wanted, bootstrap.replaced(sink=sink))
+
+
+def publication_tables(manifest: Manifest, run_key: RunKey) -> tuple[TableName, TableName] | None:
+    """Give the shadow of a campaign, and what its first publication keeps the live table as; None where there is none."""
+    live = manifest.sink.table
+    if not manifest.backfill.publication.swaps:
+        return None
+    return postgres_shadow_name(live, run_key), postgres_backup_name(live, run_key, 1)
 
 
 def publication_swap(manifest: Manifest, campaign: Campaign) -> Swap | None:

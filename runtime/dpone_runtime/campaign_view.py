@@ -19,7 +19,13 @@ from dpone_runtime.services.open_campaign import (
     closes_when_asked,
     require_another_round,
 )
-from dpone_runtime.status_view import ledger_picture, next_step_of, status_document, status_text
+from dpone_runtime.status_view import (
+    ledger_picture,
+    next_step_of,
+    publication_document,
+    status_document,
+    status_text,
+)
 
 _FAILURES_SHOWN = 5
 _RETRIED_SHOWN = 100
@@ -84,7 +90,10 @@ def campaign_status(
     failures = ledger.failures(campaign.run_key, _FAILURES_SHOWN)
     statuses = ledger.chunk_statuses(campaign.run_key) if campaign.chunks_total <= _PICTURE_LIMIT else {}
     return StatusView(
-        status_document(planned, campaign, counts, failures, ledger.authority()),
+        {
+            **status_document(planned, campaign, counts, failures, ledger.authority()),
+            "publication": publication_document(campaign, ledger.campaign_events(campaign.run_key)),
+        },
         ledger_picture(campaign.chunks_total, statuses),
         next_step_of(campaign, counts, str(command)),
     )

@@ -121,7 +121,7 @@ class _Examination:
             ledger_exists=exists,
             campaign=campaign,
             tables=tables,
-            window=compared.window if compared else None,
+            window=compared.reach if compared else None,
             others=ledger.others(run_key, compared.target) if compared else (),
         )
         if campaign is None:

@@ -123,7 +123,7 @@ def execute(
         with interruption.cooperative():
             run = run_campaign(tools, planned.plan, prepared.wanted, selection)
             evidence = Evidence()
-            if run.campaign.finished and run.opened.how is not Opening.COMPLETE:
+            if run.campaign.finished and run.campaign.revision != run.opened.campaign.revision:
                 evidence = leave_evidence(
                     prepared, process, planned, run.campaign, environ=environ, warn=progress.warn
                 )
@@ -175,6 +175,8 @@ def _tools(
 
 def _opening_line(found: OpenedCampaign) -> str:
     campaign = found.campaign
+    if campaign.publishable:
+        return "every chunk is committed already; what is left is to publish them"
     if found.how is Opening.COMPLETE and campaign.appends:
         return _APPENDED
     again = _AGAIN.get(InnerMode(campaign.inner_mode), "replaces its slice")

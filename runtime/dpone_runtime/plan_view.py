@@ -6,6 +6,7 @@ from itertools import islice
 
 from dpone_contract.mapping_item import MappingItem
 from dpone_contract.process import CampaignPlan, Process
+from dpone_runtime.bootstrap import publication_tables
 
 _SHOWN = 5
 
@@ -47,6 +48,7 @@ def plan_document(
         "nulls": plan.spec.nulls.value,
         "lower": plan.lower,
         "upper": plan.upper,
+        "publication": _publication_document(process, planned),
         "chunks_total": plan.chunks_total,
         "chunks": [
             {
@@ -58,6 +60,28 @@ def plan_document(
             for chunk in chunks
         ],
     }
+
+
+def _publication_document(process: Process, planned: CampaignPlan) -> dict[str, object]:
+    publication = process.manifest.backfill.publication
+    tables = publication_tables(process.manifest, planned.plan.run_key)
+    if tables is None:
+        return {"mode": publication.mode}
+    shadow, backup = tables
+    kept = str(backup) if publication.retain_backup else None
+    return {"mode": publication.mode, "shadow": str(shadow), "backup": kept}
+
+
+def _publication_rows(process: Process, planned: CampaignPlan) -> list[tuple[str, str]]:
+    found = _publication_document(process, planned)
+    if "shadow" not in found:
+        return []
+    backup = found["backup"]
+    return [
+        ("publication", str(found["mode"])),
+        ("shadow", f"{found['shadow']}, which becomes the target once it is whole"),
+        ("backup", str(backup) if backup else "none: what is live before is dropped"),
+    ]
 
 
 def plan_text(process: Process, planned: CampaignPlan, *, markdown: bool = False) -> str:
@@ -82,6 +106,7 @@ def plan_text(process: Process, planned: CampaignPlan, *, markdown: bool = False
     rows = [(names.get(key, key), str(document[key])) for key in keys]
     rows.insert(4, ("window", plan.window))
     rows.insert(5, ("chunks", str(plan.chunks_total)))
+    rows[3:3] = _publication_rows(process, planned)
     if markdown:
         lines = [f"### Plan of {process.name}", "", "| | |", "|---|---|"]
         lines += [f"| {name.replace('_', ' ')} | `{value}` |" for name, value in rows]

@@ -8,6 +8,8 @@ from dpone_contract.chunk_kinds.labels import window_text
 from dpone_contract.process import CampaignPlan
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
+from dpone_runtime.domain.event import PastEvent
+from dpone_runtime.domain.publication import publication_receipt
 
 MARKS = {
     ChunkStatus.PENDING: ".",
@@ -55,6 +57,33 @@ def status_document(
     }
 
 
+def publication_document(campaign: Campaign, history: tuple[PastEvent, ...]) -> dict[str, object] | None:
+    """Give how a campaign that is published by a swap becomes, or became, visible; None of one whose chunks are as they commit."""
+    if campaign.shadow is not None:
+        return {"status": "pending", "shadow": campaign.shadow.name}
+    told = [(past.at, publication_receipt(past.event)) for past in history]
+    found = [(at, receipt) for at, receipt in told if receipt is not None]
+    if campaign.status is not CampaignStatus.PUBLISHED or not found:
+        return None
+    at, receipt = found[-1]
+    return {
+        "status": "published",
+        "at": at.isoformat(),
+        "rows": receipt.rows,
+        "backup": receipt.backup,
+        "object_contract": receipt.object_contract,
+    }
+
+
+def _publication_lines(found: object) -> list[str]:
+    if not isinstance(found, dict):
+        return []
+    if found["status"] == "pending":
+        return [f"  loads {found['shadow']}; the target is as it was until that takes its place"]
+    backup = f"; what was live before is {found['backup']}" if found["backup"] else ""
+    return [f"  published at {found['at']} with {found['rows']} rows{backup}"]
+
+
 def window_of(planned: CampaignPlan, record: ChunkRecord) -> str:
     """Give a chunk's window; the plan alone says of the last bound whether it is included."""
     if record.chunk_index <= planned.plan.chunks_total:
@@ -78,6 +107,7 @@ def status_text(
         f"campaign {document['run_key']}: {document['status']}, round {document['round']}",
         f"  {counted} of {document['chunks_total']} chunks",
     ]
+    lines += _publication_lines(document.get("publication"))
     if document["reason"]:
         lines.append(f"  reason: {document['reason']}")
     if not document["plan_matches"] or not document["config_matches"]:
@@ -106,6 +136,10 @@ def ledger_picture(total: int, statuses: Mapping[int, ChunkStatus]) -> str:
 
 def next_step_of(campaign: Campaign, counts: Mapping[ChunkStatus, int], manifest: str) -> str:
     """Say what an operator would do now."""
+    if campaign.publishable:
+        return f"publish it; no row is moved for that: dpone backfill resume {manifest}"
+    if campaign.status is CampaignStatus.PUBLISHED:
+        return "nothing; every chunk is committed, and they are published"
     if campaign.finished:
         return "nothing; every chunk is committed"
     go_on = f"dpone backfill resume {manifest} --reason ..."

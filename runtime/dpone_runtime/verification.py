@@ -122,11 +122,11 @@ class _Verification:
     def run(self) -> Verified:
         order, manifest, total = self.order, self.process.manifest, self.planned.plan.chunks_total
         campaign = self._campaign()
-        if order.flags.repair and campaign.appends:
-            # Before hours of comparing: there is nothing that a repair could do.
-            require_another_round(campaign, ())
+        if order.flags.repair:
+            # Before hours of comparing: perhaps there is nothing that a repair could do.
+            require_another_round(campaign, (), whole=False)
         self.progress.say(
-            f"{manifest.source.table} against {manifest.sink.table}, campaign {campaign.run_key}: "
+            f"{manifest.source.table} against {self.prepared.lane_bootstrap.sink.table}, campaign {campaign.run_key}: "
             f"{order.flags.method.value} of {total} chunks"
         )
         campaign, report = self._compare_as_it_stands(campaign, anew=order.flags.anew)

@@ -103,6 +103,11 @@ class History:
         cursor = self._connection.execute(text.encode(), values or None)
         return cursor.fetchall() if cursor.description else []
 
+    @property
+    def connection(self) -> psycopg.Connection[tuple[object, ...]]:
+        """The test's own session."""
+        return self._connection
+
     def cursor(self) -> psycopg.Cursor[tuple[object, ...]]:
         """Give a cursor of the test's own session."""
         return self._connection.cursor()

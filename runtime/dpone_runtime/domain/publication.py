@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 
+from dpone_contract.canonical import canonical_json
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.manifest import TableName
+from dpone_runtime.domain.event import Event, EventKind
 
 _DIGEST_LENGTH = 12
 
@@ -43,6 +46,31 @@ class Receipts:
 
     chunks: int
     rows: int
+
+
+@dataclass(frozen=True)
+class PublicationReceipt:
+    """What the transaction of a swap has written of itself; relations are object ids, `backup` is None where it was dropped."""
+
+    backup: str | None
+    live_relation: str
+    object_contract: str
+    replaced_relation: str
+    rows: int
+
+    def to_text(self) -> str:
+        """Give it as an event keeps it: canonical JSON."""
+        return canonical_json(asdict(self)).decode()
+
+
+def publication_receipt(event: Event) -> PublicationReceipt | None:
+    """Read the receipt of a publication's event; None of any other event, and where it says something else."""
+    if event.kind is not EventKind.PUBLISHED:
+        return None
+    try:
+        return PublicationReceipt(**json.loads(event.detail or ""))
+    except (ValueError, TypeError):
+        return None
 
 
 def shadow_name(live: TableName, run_key: RunKey, longest: int) -> TableName:

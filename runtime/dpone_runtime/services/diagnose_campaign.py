@@ -12,6 +12,7 @@ from dpone_runtime.domain.campaign import Campaign, CampaignStatus, Window
 from dpone_runtime.domain.chunk_record import ChunkStatus
 from dpone_runtime.domain.diagnosis import Diagnosis, Symptom, Urgency
 from dpone_runtime.domain.event import EventKind, PastEvent
+from dpone_runtime.domain.publication import publication_receipt
 from dpone_runtime.domain.verification import Verdict, VerificationMethod, find_verdict
 from dpone_runtime.ports.ledger import OtherCampaign, RunningChunk
 from dpone_runtime.services.open_campaign import closes_when_asked, in_the_way
@@ -75,7 +76,8 @@ def diagnose(situation: Situation) -> Diagnosis:
         found += _of_chunks(situation, campaign)
     if campaign is not None and campaign.finished:
         found += _of_the_end(situation, campaign)
-    return Diagnosis(tuple(found), complete=campaign is not None and campaign.finished)
+    complete = campaign is not None and campaign.finished and not campaign.publishable
+    return Diagnosis(tuple(found), complete=complete)
 
 
 def _of_the_place(found: Situation) -> Iterator[Symptom]:
@@ -222,6 +224,7 @@ def _stopped(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
 
 def _of_the_end(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
     """Whether what is complete was compared with its source."""
+    yield from _of_the_publication(found, campaign)
     verify = found.backfill("verify")
     begun, ended = _verifications(found, campaign)
     if begun is not None:
@@ -237,6 +240,21 @@ def _of_the_end(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
             return
     for at, verdict in ended[:1]:
         yield Symptom("verified", _INFO, f"every chunk is committed; verified at {at}, {verdict.text()}")
+
+
+def _of_the_publication(found: Situation, campaign: Campaign) -> Iterator[Symptom]:
+    """Whether what is loaded aside is what everybody reads."""
+    if campaign.publishable and campaign.shadow is not None:
+        told = (
+            f"every chunk is committed into {campaign.shadow.name}, which is not published: the last run ended before it could, or was "
+            "refused, and its log says why"
+        )
+        yield Symptom("unpublished", _ACTION, told, found.backfill("resume"))
+    for past in found.history:
+        receipt = publication_receipt(past.event)
+        if receipt is not None and past.event.round == campaign.round:
+            kept = f"; what was live before is {receipt.backup}" if receipt.backup else ""
+            yield Symptom("published", _INFO, f"published at {past.at:%Y-%m-%d %H:%M:%S %Z}{kept}")
 
 
 def _verifications(
@@ -269,4 +287,6 @@ def _way_out_of_differences(found: Situation, campaign: Campaign) -> str:
         return (
             "an append is not loaded again; partition_replace under another backfill_id replaces the window"
         )
+    if campaign.status is CampaignStatus.PUBLISHED:
+        return found.backfill("restart", "--reason ...", "--execute")
     return found.backfill("verify", "--repair", "--reason ...")

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dpone_contract.canonical import canonical_json
 from dpone_contract.errors import (
     CampaignBusyError,
     CampaignDriftError,
@@ -17,7 +16,7 @@ from dpone_contract.errors import (
 )
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus, published, require_open
 from dpone_runtime.domain.event import Event, EventKind
-from dpone_runtime.domain.publication import Swap
+from dpone_runtime.domain.publication import PublicationReceipt, Swap
 from dpone_runtime.ports.ledger import CampaignLedger, Change, Fence, PublicationView, StaleRevisionError
 
 OTHERS_WAIT = timedelta(minutes=10)
@@ -29,7 +28,7 @@ _INSPECT = "find out who writes to it; then load it again under another backfill
 
 @dataclass(frozen=True)
 class Publication:
-    """What is to be published, and who is told of it: `told` gets a line before the swap and one after."""
+    """What is to be published, and who is told of it: `told` gets lines before the swap, and one after."""
 
     swap: Swap
     told: Callable[[str], None]
@@ -57,11 +56,11 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
     Source: the design, publication by shadow swap.
     """
     swap, waits_until, tries = publication.swap, tools.clock() + OTHERS_WAIT, 0
+    publication.told(f"publishing: {swap.shadow} is counted, and becomes {swap.live}")
     publication.told(
-        f"publishing: {swap.shadow.name} becomes {swap.live}; rows that others write to {swap.live} from now on, or have written "
-        f"since the load began, stay in {swap.backup.name}"
+        f"  what is live now is kept as {swap.backup}, with what others have written to it since the load began"
         if swap.retain_backup
-        else f"publishing: {swap.shadow.name} becomes {swap.live}, and what is there now is dropped"
+        else "  what is live now is dropped, with what others have written to it since the load began"
     )
     while True:
         tries += 1
@@ -79,7 +78,7 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
         found = tools.ledger.read_campaign(campaign.run_key) or campaign
         if not found.publishable or found.round != campaign.round:
             if found.status is CampaignStatus.PUBLISHED:
-                publication.told(f"published: {swap.live}")
+                publication.told(f"published: {swap.live} is what was loaded")
             return found
 
 
@@ -99,16 +98,17 @@ def _publish(tools: PublicationTools, campaign: Campaign, swap: Swap) -> None:
             )
         _require_same_tables(current, swap)
         _require_whole(current, view, swap)
-        receipt = {
-            "backup": str(swap.backup) if swap.retain_backup else None,
-            "live_relation": swap.shadow_relation,
-            "object_contract": swap.contract,
-            "replaced_relation": swap.live_relation,
-            "rows": view.content.rows,
-        }
+        receipt = PublicationReceipt(
+            backup=str(swap.backup) if swap.retain_backup else None,
+            live_relation=swap.shadow_relation,
+            object_contract=swap.contract,
+            replaced_relation=swap.live_relation,
+            rows=view.content.rows,
+        )
         after = published(current)
-        detail = canonical_json(receipt).decode()
-        event = Event(current.run_key, EventKind.PUBLISHED, current.round, after.revision, detail=detail)
+        event = Event(
+            current.run_key, EventKind.PUBLISHED, current.round, after.revision, detail=receipt.to_text()
+        )
         return Change(event=event, campaign=after)
 
     tools.ledger.publish(campaign.run_key, swap, decide, fenced=tools.fence is not None)

@@ -157,7 +157,7 @@ class MemoryLedger:
         """The tables are a test's own: `shadow_content` says what the shadow holds, `swapped` which swaps were made."""
         with self._lock:
             if not fenced and run_key in self.fences:
-                raise CampaignBusyError(f"campaign {run_key} is held by another run", run_key=run_key)
+                raise _held(run_key)
             campaign = self._campaigns.get(run_key)
             done = [
                 record
@@ -275,12 +275,7 @@ class MemoryLedger:
     def fence(self, run_key: RunKey) -> Iterator[MemoryFence]:
         with self._lock:
             if run_key in self.fences:
-                raise CampaignBusyError(
-                    f"campaign {run_key} is held by another run",
-                    where=f"campaign {run_key}",
-                    next_step="wait until that run has ended",
-                    run_key=run_key,
-                )
+                raise _held(run_key)
             fence = self.fences[run_key] = MemoryFence()
         try:
             yield fence
@@ -383,3 +378,12 @@ class MemoryLedger:
         for record in self._records(run_key):
             if record.status is ChunkStatus.RUNNING:
                 self.end_holders(run_key, record.chunk_index)
+
+
+def _held(run_key: RunKey) -> CampaignBusyError:
+    return CampaignBusyError(
+        f"campaign {run_key} is held by another run",
+        where=f"campaign {run_key}",
+        next_step="wait until that run has ended",
+        run_key=run_key,
+    )

@@ -24,6 +24,7 @@ from dpone_runtime.adapters.postgres.merge_target import require_merge_target
 from dpone_runtime.adapters.postgres.predicate import require_chunk_column
 from dpone_runtime.adapters.postgres.seen_table import SeenTable, see_table
 from dpone_runtime.adapters.postgres.selection import filtered, require_filter, select_columns
+from dpone_runtime.adapters.postgres.shadow import shadow_lines
 from dpone_runtime.adapters.postgres.target_fitness import require_target_fits
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.ports.connectors import Column
@@ -143,6 +144,8 @@ def inspection_lines(
             require_chunk_column(target.shape.column(name), str(manifest.sink.table), planned.plan)
             matched = match_columns(described.shape, target.shape, _midnights_of(planned))
             _require_mode_fits(sink_session, manifest, target, matched.names)
+            if manifest.backfill.publication.swaps:
+                yield from shadow_lines(sink_session, manifest.sink.table)
         yield from matched.lines()
 
 

@@ -114,7 +114,7 @@ SELECT 'it belongs to extension', e.extname::text
 UNION ALL
 SELECT 'used by', pg_catalog.pg_describe_object(u.classid, u.objid, u.objsubid)
   FROM t, LATERAL (
-    SELECT DISTINCT d.classid, d.objid, 0 AS objsubid FROM pg_catalog.pg_depend d
+    SELECT DISTINCT d.classid, d.objid, d.objsubid FROM pg_catalog.pg_depend d
      WHERE (d.refclassid = 'pg_catalog.pg_class'::regclass AND d.refobjid = t.oid
          OR d.refclassid = 'pg_catalog.pg_type'::regclass AND d.refobjid IN
             (SELECT y.oid FROM pg_catalog.pg_type y WHERE y.oid = t.reltype

@@ -49,13 +49,16 @@ def make_loaded_table(
         return _loaded(session, live, run_key, shadow), is_empty(session, live, run_key)
 
 
-def find_loaded_table(connection: ResolvedConnection, live: TableName, campaign: Campaign) -> LoadedTable:
-    """Find the shadow of a campaign that has begun.
+def find_loaded_table(
+    connection: ResolvedConnection, live: TableName, campaign: Campaign, *, unchanged: bool = True
+) -> LoadedTable:
+    """Find the shadow of a campaign that has begun; `unchanged`: it and the live table have to be what they were.
 
     Errors: as `find_shadow`.
     """
     with connect(connection, "prepare") as session:
-        return _loaded(session, live, campaign.run_key, find_shadow(session, live, campaign))
+        shadow = find_shadow(session, live, campaign, unchanged=unchanged)
+        return _loaded(session, live, campaign.run_key, shadow)
 
 
 def _loaded(connection: PgConnection, live: TableName, run_key: RunKey, shadow: Shadow) -> LoadedTable:
@@ -110,18 +113,22 @@ def is_empty(connection: PgConnection, live: TableName, run_key: RunKey) -> bool
     return found == [(False,)]
 
 
-def find_shadow(connection: PgConnection, live: TableName, campaign: Campaign) -> Shadow:
+def find_shadow(
+    connection: PgConnection, live: TableName, campaign: Campaign, *, unchanged: bool = True
+) -> Shadow:
     """Find the shadow of a campaign that has begun, and require both tables to be what they were.
 
     Errors: CampaignDriftError for a shadow that is gone or was replaced, PublicationRefusedError naming what has changed.
     """
-    assert campaign.shadow is not None, "the campaign has no shadow"
+    if campaign.shadow is None:
+        raise ValueError(f"campaign {campaign.run_key} has no shadow")
     name = postgres_shadow_name(live, campaign.run_key)
     with translated(f"looking at {name}", f"table {name}"), connection.transaction():
         found, shadow = _require(connection, live), table_of_name(connection, name)
         if shadow is None or str(shadow.relation) != campaign.shadow.relation:
             raise _gone(name, campaign.run_key)
-        require_unchanged(connection, found, shadow, campaign.shadow.contract)
+        if unchanged:
+            require_unchanged(connection, found, shadow, campaign.shadow.contract)
         return campaign.shadow
 
 
