@@ -9,7 +9,7 @@ from typing import Any
 from dpone_contract.chunk_kinds.dates import DateChunks
 from dpone_contract.chunk_plan import ChunkPlan, RunKey, plan_chunks, plan_hash
 from dpone_contract.step import parse_step
-from dpone_runtime.domain.campaign import Campaign, CampaignStatus, TableIdentity, Window
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus, Shadow, TableIdentity, Window
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.lease import LEASE_TTL, OwnerToken
 
@@ -17,6 +17,7 @@ FIRST_DAY = date(2013, 1, 1)
 NOON = datetime(2013, 6, 1, 12, tzinfo=UTC)
 RUN_KEY = RunKey("flights-history")
 SOURCE = TableIdentity("server-1", "shop", "16400", "public.flights")
+SHADOW = Shadow("16600", "public.flights_shadow", "sha256:" + "d" * 64)
 TARGET = TableIdentity("server-2", "warehouse", "16500", "public.flights")
 
 

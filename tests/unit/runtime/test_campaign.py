@@ -15,10 +15,11 @@ from dpone_runtime.domain.campaign import (
     Window,
     moved,
     new_round,
+    published,
     require_open,
     require_same_campaign,
 )
-from tests.campaign_factories import TARGET, make_campaign
+from tests.campaign_factories import SHADOW, TARGET, make_campaign
 
 
 def window(lower: str, upper: str, **changes) -> Window:
@@ -139,8 +140,44 @@ def test_a_move_counts_the_revision_and_replaces_the_reason():
 
 
 def test_a_new_round_opens_the_campaign_again():
-    after = new_round(make_campaign(status=CampaignStatus.COMPLETE, revision=4, round=3), reason="again")
+    before = make_campaign(status=CampaignStatus.COMPLETE, revision=4, round=3)
+    after = new_round(before, make_campaign(columns=("day",), shadow=SHADOW), reason="again")
     assert ("open", 5, 4, "again") == (after.status, after.revision, after.round, after.reason)
+    assert (("day",), SHADOW) == (after.columns, after.shadow)
+
+
+def test_what_is_complete_and_loaded_aside_is_not_over_and_reaches_the_whole_table():
+    waiting = make_campaign(status=CampaignStatus.COMPLETE, shadow=SHADOW)
+    assert (True, True, False) == (waiting.publishable, waiting.finished, waiting.over)
+    assert waiting.reach.everything
+    assert not waiting.window.everything
+
+
+def test_what_is_published_has_its_shadow_as_its_target():
+    waiting = make_campaign(status=CampaignStatus.COMPLETE, shadow=SHADOW, revision=7)
+    after = published(waiting)
+    assert ("published", 8, None) == (after.status, after.revision, after.shadow)
+    assert replace(waiting.target, relation="16600") == after.target
+    assert (False, True, waiting.window) == (after.publishable, after.over, after.reach)
+
+
+@pytest.mark.parametrize("wanted", [None, replace(SHADOW, relation="16601")])
+def test_another_shadow_is_a_drift(wanted):
+    with pytest.raises(
+        CampaignDriftError, match="flights_shadow that campaign flights-history loads is gone"
+    ):
+        require_same_campaign(make_campaign(shadow=SHADOW), make_campaign(shadow=wanted))
+
+
+def test_a_shadow_of_a_new_round_is_no_drift():
+    found = make_campaign(status=CampaignStatus.PUBLISHED)
+    require_same_campaign(found, make_campaign(shadow=SHADOW))
+
+
+@pytest.mark.parametrize("round_number, unseen", [(1, True), (2, False)])
+def test_nothing_of_a_first_round_that_is_loaded_aside_has_ever_been_seen(round_number, unseen):
+    assert unseen is make_campaign(shadow=SHADOW, round=round_number).unseen
+    assert not make_campaign(round=round_number).unseen
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_after_its_last_try_a_chunk_fails_and_says_how_often_it_was_tried():
         record.attempt,
         record.error_message,
     )
-    assert ExitCode.OWNERSHIP_OR_INFRASTRUCTURE is exit_code_of(run.report)
+    assert ExitCode.OWNERSHIP_OR_INFRASTRUCTURE is exit_code_of(run)
     assert "failed at attempt 3" in str(error_of(run))
     assert [failure] == stage.told.failures
 
@@ -110,7 +110,7 @@ def test_a_failure_of_other_rows_ends_the_wait_and_both_are_told():
     assert [(2, 1), (1, 1)] == [(each.chunk_index, each.attempt) for each in run.report.failures]
     assert run.report.failures == stage.told.failures
     assert CLAIM_AND_FAIL == kinds(stage, 1)
-    assert ExitCode.CHUNKS_FAILED is exit_code_of(run.report)
+    assert ExitCode.CHUNKS_FAILED is exit_code_of(run)
 
 
 def test_a_stop_ends_the_wait_at_once_and_leaves_the_chunk_for_the_next_run():

@@ -51,7 +51,7 @@ def make_run(report: RunReport, status=CampaignStatus.OPEN) -> CampaignRun:
     ],
 )
 def test_the_exit_code(report, code):
-    assert code is exit_code_of(report)
+    assert code is exit_code_of(make_run(report))
     error = error_of(make_run(report))
     assert (code is ExitCode.DONE) is (error is None)
 
