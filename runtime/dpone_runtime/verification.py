@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dpone_contract.errors import (
     CampaignMissingError,
@@ -130,11 +130,23 @@ class _Verification:
             f"{order.flags.method.value} of {total} chunks"
         )
         campaign, report = self._compare_as_it_stands(campaign, anew=order.flags.anew)
-        repaired = 0
-        if order.flags.repair and report.different and report.whole:
-            repaired = len(report.different)
-            self._repair(report)
-            campaign, report = self._compare_as_it_stands(self._campaign(), anew=False)
+        if not (order.flags.repair and report.different and report.whole):
+            return self._ended(campaign, report, repaired=0)
+        self._repair(report)
+        return self._after_repair(repaired=len(report.different))
+
+    def _after_repair(self, *, repaired: int) -> Verified:
+        """Compare what was loaded again. It may be published by now: what was a shadow is the target then."""
+        connections = resolve_connections(self.process.manifest, self.environ)
+        prepared = prepare_verification(self.process, self.planned, connections, repairs=True)
+        try:
+            now = replace(self, prepared=prepared)
+            campaign, report = now._compare_as_it_stands(now._campaign(), anew=False)
+            return now._ended(campaign, report, repaired=repaired)
+        finally:
+            prepared.ledger.close()
+
+    def _ended(self, campaign: Campaign, report: VerificationReport, *, repaired: int) -> Verified:
         coverage = None
         if not report.interrupted:
             end_verification(self.prepared.ledger, campaign, report)
@@ -148,7 +160,9 @@ class _Verification:
                 warn=self.progress.warn,
             )
             coverage = evidence.coverage
-        return Verified(self.planned, campaign, report, coverage, repaired, _error(campaign, report, order))
+        return Verified(
+            self.planned, campaign, report, coverage, repaired, _error(campaign, report, self.order)
+        )
 
     def _campaign(self) -> Campaign:
         wanted, ledger = self.prepared.wanted, self.prepared.ledger
@@ -242,6 +256,9 @@ def _way_out_of_differences(campaign: Campaign, report: VerificationReport, orde
             "find out which side has changed; an append is not loaded again, its rows would be there twice: "
             "partition_replace under another backfill_id replaces the window"
         )
+    if campaign.status is CampaignStatus.PUBLISHED:
+        again = f"dpone backfill restart {order.command} --reason ... --execute"
+        return f"find out which side has changed; what is published is loaded again all together, into a new shadow: {again}"
     again = f"dpone backfill verify {order.command} --repair --reason ..."
     if report.whole:
         return f"find out which side has changed; to load these chunks again: {again}"

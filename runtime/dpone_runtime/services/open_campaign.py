@@ -182,10 +182,13 @@ def require_another_round(
     Errors: CampaignStoppedError for one that appends, and for some chunks of one that is published; OverlapError.
     """
     if campaign.appends:
+        aside = campaign.shadow is not None or campaign.status is CampaignStatus.PUBLISHED
         raise CampaignStoppedError(
             f"campaign {campaign.run_key} appends: loading its chunks again would leave their rows there twice",
             where=f"campaign {campaign.run_key}",
-            next_step="load the window with partition_replace under another backfill_id",
+            next_step="load it anew under another backfill_id, with a shadow of its own"
+            if aside
+            else "load the window with partition_replace under another backfill_id",
         )
     if campaign.status is CampaignStatus.PUBLISHED and not whole:
         raise CampaignStoppedError(

@@ -25,7 +25,8 @@ SELECT 'column', pg_catalog.concat_ws(' ',
          pg_catalog.lpad((pg_catalog.row_number() OVER (ORDER BY a.attnum))::text, 4, '0'), pg_catalog.quote_ident(a.attname),
          pg_catalog.format_type(a.atttypid, a.atttypmod),
          (SELECT 'collate ' || pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.collname)
-            FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace WHERE c.oid = a.attcollation),
+            FROM pg_catalog.pg_collation c JOIN pg_catalog.pg_namespace n ON n.oid = c.collnamespace
+           WHERE c.oid = a.attcollation AND a.attcollation <> y.typcollation),
          CASE WHEN a.attnotnull THEN 'not null' END,
          CASE WHEN a.attgenerated = '' THEN 'default ' ELSE 'generated ' || a.attgenerated::text || ' ' END
            || pg_catalog.pg_get_expr(d.adbin, d.adrelid),
@@ -35,7 +36,8 @@ SELECT 'column', pg_catalog.concat_ws(' ',
          'statistics ' || nullif(a.attstattarget, -1),
          'with ' || pg_catalog.array_to_string(a.attoptions, ', '),
          'comment ' || pg_catalog.quote_literal(pg_catalog.col_description(a.attrelid, a.attnum)))
-  FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+  FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type y ON y.oid = a.atttypid
+  LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
  WHERE a.attrelid = :relation AND a.attnum > 0 AND NOT a.attisdropped
 UNION ALL
 SELECT 'constraint', pg_catalog.concat_ws(' ', CASE WHEN k.contype = 'c' THEN pg_catalog.quote_ident(k.conname) END,
