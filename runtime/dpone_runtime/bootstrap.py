@@ -265,7 +265,7 @@ def _loaded_aside(
         return find_loaded_table(connections.sink, live, begun)
     if begun is not None and not restart:
         return None
-    made, empty = make_loaded_table(connections.sink, live, run_key)
+    made, empty = make_loaded_table(connections.sink, live, run_key, planned.plan.spec.column)
     if empty:
         return made
     # Whoever has opened the campaign meanwhile may have loaded into it already; its row was there before the first of these.

@@ -47,6 +47,30 @@ def test_what_was_loaded_is_live_at_once_and_what_was_live_is_kept(history: Hist
     assert "published" == done.outcome.backfill.campaign_status
 
 
+def test_indexes_that_keep_no_row_out_are_built_once_everything_is_loaded(history: History) -> None:
+    """The chunk that fails is looked at: the shadow has the unique index, the one of the chunk column, and no other."""
+    history.sql(LIVE)
+    history.sql(
+        "CREATE INDEX history_day ON target.history (day); COMMENT ON INDEX target.history_note IS 'of notes'"
+    )
+    history.sql("UPDATE source.history SET price = -1 WHERE id = 45")
+    manifest = history.manifest(swapped(10))
+    made_of, indexes = contract(history), history.sql(INDEXES)
+
+    failed = history.run("run", manifest)
+
+    assert 1 == failed.exit_code, failed.output
+    found = [str(row[0]) for row in history.sql(INDEXES.replace("= 'history'", "LIKE '%shadow%'"))]
+    assert 2 == len(found)
+    assert not [name for name in found if "note" in name]
+    history.sql("UPDATE source.history SET price = 1 WHERE id = 45")
+    done = history.run("run", manifest)
+    assert 0 == done.exit_code, done.output
+    assert "index history_note is built" in done.stderr
+    assert indexes == history.sql(INDEXES)
+    assert made_of == contract(history)
+
+
 def test_statistics_come_with_the_table(history: History) -> None:
     done = history.run("run", history.manifest(swapped(10)))
 

@@ -148,12 +148,19 @@ class CampaignLedger(Protocol):
         """Like `transition`, under the exclusive close lock too; ends the holders of all its chunk locks around it."""
 
     def publish(
-        self, run_key: RunKey, swap: Swap, decide: PublicationDecision, /, *, fenced: bool
+        self,
+        run_key: RunKey,
+        swap: Swap,
+        decide: PublicationDecision,
+        /,
+        *,
+        fenced: bool,
+        told: Callable[[str], None] = ...,
     ) -> Change | None:
         """Exchange a campaign's tables and write the change that says so in one transaction, or neither.
 
-        First it takes the campaign's fence for its length, unless the caller holds it (`fenced`), and keeps others from writing to
-        the shadow. Then, under the target lock, the transition lock and the exclusive close lock: read one view, decide; where
+        First it takes the campaign's fence for its length, unless the caller holds it (`fenced`), builds what the shadow lacks of
+        indexes, each in a transaction of its own that `told` hears of, and keeps others from writing to the shadow. Then, under the target lock, the transition lock and the exclusive close lock: read one view, decide; where
         that gives a change: hold both tables against everybody, require them to be what they were, exchange them, write.
 
         Errors: CampaignBusyError where another run holds the fence; PublicationBusyError where a table is held by others;

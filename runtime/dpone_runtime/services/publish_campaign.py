@@ -65,7 +65,7 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
     while True:
         tries += 1
         try:
-            _publish(tools, campaign, swap)
+            _publish(tools, campaign, publication)
         except CampaignBusyError:
             if tools.clock() >= waits_until or tools.stop_requested():
                 raise
@@ -82,7 +82,9 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
             return found
 
 
-def _publish(tools: PublicationTools, campaign: Campaign, swap: Swap) -> None:
+def _publish(tools: PublicationTools, campaign: Campaign, publication: Publication) -> None:
+    swap = publication.swap
+
     def decide(view: PublicationView) -> Change | None:
         current = view.campaign
         if current is None or current.round != campaign.round:
@@ -111,7 +113,8 @@ def _publish(tools: PublicationTools, campaign: Campaign, swap: Swap) -> None:
         )
         return Change(event=event, campaign=after)
 
-    tools.ledger.publish(campaign.run_key, swap, decide, fenced=tools.fence is not None)
+    fenced = tools.fence is not None
+    tools.ledger.publish(campaign.run_key, swap, decide, fenced=fenced, told=publication.told)
 
 
 def _require_same_tables(current: Campaign, swap: Swap) -> None:

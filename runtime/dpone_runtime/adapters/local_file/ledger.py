@@ -33,7 +33,6 @@ from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event, PastEvent
 from dpone_runtime.domain.lease import LEASE_TTL
 from dpone_runtime.domain.local_run import LocalRun
-from dpone_runtime.domain.publication import Swap
 from dpone_runtime.domain.stored_rows import (
     carried_chunk,
     committed_windows,
@@ -55,7 +54,6 @@ from dpone_runtime.ports.ledger import (
     OpeningDecision,
     OpeningView,
     OtherCampaign,
-    PublicationDecision,
     RunningChunk,
     StaleRevisionError,
     grouped_failures,
@@ -175,10 +173,7 @@ class LocalFileLedger:
             found.append(OtherCampaign(campaign, live, str(file.summary_path), committed))
         return tuple(found)
 
-    def publish(
-        self, run_key: RunKey, _swap: Swap, _decide: PublicationDecision, *, fenced: bool
-    ) -> Change | None:
-        del fenced
+    def publish(self, run_key: RunKey, *_what: object, **_how: object) -> Change | None:
         raise StateUnsupportedError(
             f"campaign {run_key} cannot be published: a file cannot commit together with the exchange of two tables",
             next_step="set state.backend: audit_schema, or publication.mode: direct",

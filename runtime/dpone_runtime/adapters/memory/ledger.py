@@ -152,9 +152,16 @@ class MemoryLedger:
         )
 
     def publish(
-        self, run_key: RunKey, swap: Swap, decide: PublicationDecision, *, fenced: bool
+        self,
+        run_key: RunKey,
+        swap: Swap,
+        decide: PublicationDecision,
+        *,
+        fenced: bool,
+        told: Callable[[str], None] = lambda _line: None,
     ) -> Change | None:
         """The tables are a test's own: `shadow_content` says what the shadow holds, `swapped` which swaps were made."""
+        del told
         with self._lock:
             if not fenced and run_key in self.fences:
                 raise _held(run_key)

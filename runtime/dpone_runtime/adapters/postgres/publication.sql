@@ -45,7 +45,7 @@ SELECT 'constraint', pg_catalog.concat_ws(' ', CASE WHEN k.contype = 'c' THEN pg
          'comment ' || pg_catalog.quote_literal(pg_catalog.obj_description(k.oid, 'pg_constraint')))
   FROM pg_catalog.pg_constraint k WHERE k.conrelid = :relation AND k.contype IN ('c', 'n', 'p', 'u', 'x')
 UNION ALL
-SELECT 'index', pg_catalog.concat_ws(' ', CASE WHEN i.indisunique THEN 'unique' END, i.definition,
+SELECT CASE WHEN i.indisunique THEN 'unique index' ELSE 'index' END, pg_catalog.concat_ws(' ', i.definition,
          'tablespace ' || s.spcname, 'comment ' || pg_catalog.quote_literal(pg_catalog.obj_description(i.indexrelid, 'pg_class')),
          CASE WHEN i.indisclustered THEN 'clustered' END, CASE WHEN NOT i.indisvalid THEN 'not valid' END)
   FROM (SELECT i.*, c.reltablespace, pg_catalog.substr(pg_catalog.pg_get_indexdef(i.indexrelid), 1 + pg_catalog.length(
@@ -190,15 +190,26 @@ SELECT pg_catalog.format('GRANT %s ON %s TO %s%s', p.privilege_type, :shadow::re
        pg_catalog.aclexplode(coalesce(l.relacl, pg_catalog.acldefault('r', l.relowner))) p
  WHERE s.oid = :shadow::regclass
 
--- name: index_names
--- A table's indexes, each under what it is, so that those of two like tables can be paired.
-SELECT pg_catalog.concat_ws(' ', CASE WHEN i.indisunique THEN 'unique' END, pg_catalog.substr(pg_catalog.pg_get_indexdef(i.indexrelid),
-         1 + pg_catalog.length(pg_catalog.format('CREATE %sINDEX %I ON %I.%I ', CASE WHEN i.indisunique THEN 'UNIQUE ' ELSE '' END,
-           c.relname, n.nspname, t.relname))), (SELECT pg_catalog.pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k
-             WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u', 'x'))), c.relname::text
-  FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
-  JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
- WHERE i.indrelid = :relation ORDER BY 1, 2
+-- name: indexes
+-- A table's indexes: name, everything but the name, so that those of two like tables can be paired, what follows the table in
+-- the statement that makes it, whether it keeps rows out, its first column, where that is one, its tablespace and comment.
+SELECT d.name, pg_catalog.concat_ws(' ', CASE WHEN d.indisunique THEN 'unique' END, d.definition, d.constraint_definition,
+         'tablespace ' || d.tablespace, 'comment ' || pg_catalog.quote_literal(d.comment)), d.definition,
+       d.indisunique OR d.constraint_definition IS NOT NULL, d.first_column, d.tablespace, d.comment
+  FROM (SELECT c.relname::text AS name, i.indisunique, s.spcname::text AS tablespace,
+               pg_catalog.substr(pg_catalog.pg_get_indexdef(i.indexrelid), 1 + pg_catalog.length(
+                 pg_catalog.format('CREATE %sINDEX %I ON %I.%I ', CASE WHEN i.indisunique THEN 'UNIQUE ' ELSE '' END, c.relname,
+                                   n.nspname, t.relname))) AS definition,
+               (SELECT pg_catalog.pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k
+                 WHERE k.conindid = i.indexrelid AND k.conrelid = i.indrelid AND k.contype IN ('p', 'u', 'x')) AS constraint_definition,
+               (SELECT a.attname::text FROM pg_catalog.pg_attribute a
+                 WHERE a.attrelid = i.indrelid AND a.attnum = i.indkey[0] AND a.attnum > 0) AS first_column,
+               pg_catalog.obj_description(i.indexrelid, 'pg_class') AS comment
+          FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+          JOIN pg_catalog.pg_class t ON t.oid = i.indrelid JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace
+          LEFT JOIN pg_catalog.pg_tablespace s ON s.oid = c.reltablespace
+         WHERE i.indrelid = :relation) d
+ ORDER BY 2, 1
 
 -- name: table_holders
 -- Who holds a table, the longest first.

@@ -33,7 +33,7 @@ from dpone_runtime.adapters.postgres.connect import (
     translated,
 )
 from dpone_runtime.adapters.postgres.identifiers import ledger_tables
-from dpone_runtime.adapters.postgres.swap import hold_shadow, swap_tables
+from dpone_runtime.adapters.postgres.swap import build_missing_index, hold_shadow, swap_tables
 from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.adapters.sql.session import LockTimeoutError
@@ -172,6 +172,9 @@ class PostgresSession:
             "SELECT to_regnamespace(quote_ident(%s))", (self._schema,)
         ).fetchone()
         return found is not None and found[0] is not None
+
+    def build_missing_index(self, swap: Swap) -> str | None:
+        return self._in_transaction("building an index", lambda: build_missing_index(self._connection, swap))
 
     def hold_shadow(self, swap: Swap) -> ShadowContent:
         return self._in_transaction("looking into a shadow", lambda: hold_shadow(self._connection, swap))

@@ -13,6 +13,7 @@ from dpone_runtime.adapters.postgres.connect import PgConnection, connect, trans
 from dpone_runtime.adapters.postgres.created_target import ddl_lock
 from dpone_runtime.adapters.postgres.identifiers import LONGEST_NAME_BYTES, literal, quoted, quoted_table
 from dpone_runtime.adapters.postgres.seen_table import SeenTable, see_table
+from dpone_runtime.adapters.postgres.shadow_indexes import drop_deferred
 from dpone_runtime.adapters.postgres.table_contract import (
     FoundTable,
     contract_digest,
@@ -38,14 +39,14 @@ class LoadedTable:
 
 
 def make_loaded_table(
-    connection: ResolvedConnection, live: TableName, run_key: RunKey
+    connection: ResolvedConnection, live: TableName, run_key: RunKey, column: str
 ) -> tuple[LoadedTable, bool]:
     """Make a campaign's shadow, or find an earlier run's; say whether nothing is in it.
 
     Errors: as `make_shadow`.
     """
     with connect(connection, "prepare") as session:
-        shadow = make_shadow(session, live, run_key)
+        shadow = make_shadow(session, live, run_key, column)
         return _loaded(session, live, run_key, shadow), is_empty(session, live, run_key)
 
 
@@ -79,8 +80,10 @@ def postgres_shadow_name(live: TableName, run_key: RunKey) -> TableName:
     return shadow_name(live, run_key, LONGEST_NAME_BYTES)
 
 
-def make_shadow(connection: PgConnection, live: TableName, run_key: RunKey) -> Shadow:
+def make_shadow(connection: PgConnection, live: TableName, run_key: RunKey, column: str) -> Shadow:
     """Make a campaign's shadow like the live table, or find the one that an earlier run has made and not begun to load.
+
+    It is cut along a column; indexes that keep no row out and do not begin with that are left for later.
 
     Errors: PublicationRefusedError for what no other table can be given, for a table of the shadow's name that is none, and where
     this user may not exchange tables; DatabaseFailedError.
@@ -96,6 +99,7 @@ def make_shadow(connection: PgConnection, live: TableName, run_key: RunKey) -> S
         shadow = table_of_name(connection, name)
         if shadow is None:
             shadow = _create(connection, found, name, run_key)
+            drop_deferred(connection, name, shadow.relation, column)
         elif shadow.comment != _mark(live, run_key):
             raise PublicationRefusedError(
                 f"there is a table {name} that is not the shadow of campaign {run_key}",
@@ -128,21 +132,23 @@ def find_shadow(
         if shadow is None or str(shadow.relation) != campaign.shadow.relation:
             raise _gone(name, campaign.run_key)
         if unchanged:
-            require_unchanged(connection, found, shadow, campaign.shadow.contract)
+            require_unchanged(connection, found, shadow, campaign.shadow.contract, indexed=False)
         return campaign.shadow
 
 
-def require_unchanged(connection: PgConnection, live: FoundTable, shadow: FoundTable, contract: str) -> None:
-    """Require a live table to be what it was when its shadow was made, and the shadow to be like it.
+def require_unchanged(
+    connection: PgConnection, live: FoundTable, shadow: FoundTable, contract: str, *, indexed: bool
+) -> None:
+    """Require a live table to be what it was when its shadow was made, and the shadow to be like it, but for `differences`.
 
     Errors: PublicationRefusedError.
     """
     require_no_surfaces(connection, live)
     require_no_surfaces(connection, shadow)
     found = table_contract(connection, live.relation)
-    told = differences(found, table_contract(connection, shadow.relation))
+    told = differences(found, table_contract(connection, shadow.relation), indexed=indexed)
     if not told and contract_digest(found) != contract:
-        told = ("the live table's comment is another",)
+        told = ("the live table's comment or one of its indexes is another",)
     if told:
         raise PublicationRefusedError(
             f"{live.name} has changed since the load into its shadow began, or the shadow has: {shortened(told)}",
@@ -181,7 +187,7 @@ def _create(connection: PgConnection, live: FoundTable, name: TableName, run_key
 
 def _common_contract(connection: PgConnection, live: FoundTable, shadow: FoundTable) -> str:
     contract = table_contract(connection, live.relation)
-    told = differences(contract, table_contract(connection, shadow.relation))
+    told = differences(contract, table_contract(connection, shadow.relation), indexed=False)
     if told:
         raise PublicationRefusedError(
             f"no table can be made like {live.name}, or its shadow {shadow.name} is older than a change of it: {shortened(told)}",

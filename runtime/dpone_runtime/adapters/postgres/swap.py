@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
-
 from psycopg import errors
 
 from dpone_contract.errors import PublicationBusyError, PublicationRefusedError
@@ -13,6 +10,7 @@ from dpone_runtime.adapters.postgres.batches import run_batch, settings_statemen
 from dpone_runtime.adapters.postgres.connect import PgConnection
 from dpone_runtime.adapters.postgres.identifiers import LONGEST_NAME_BYTES, literal, quoted, quoted_table
 from dpone_runtime.adapters.postgres.shadow import require_unchanged
+from dpone_runtime.adapters.postgres.shadow_indexes import build_index, next_missing, paired_indexes
 from dpone_runtime.adapters.postgres.table_contract import FoundTable, publication_queries, table_of_name
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.domain.publication import ShadowContent, Swap, name_beside
@@ -22,6 +20,19 @@ LIVE_LOCK_WAIT_MS = 2_000
 
 LIVE_LOCK_TRIES = 15
 """How often it does so, with a second between two times in which the others pass."""
+
+
+def build_missing_index(connection: PgConnection, swap: Swap) -> str | None:
+    """Build one index of the live table that its shadow lacks; give its name, None where none is missing.
+
+    Errors: psycopg.Error; PublicationRefusedError for other tables of their names.
+    """
+    live = _require_relation(connection, swap.live, swap.live_relation)
+    shadow = _require_relation(connection, swap.shadow, swap.shadow_relation)
+    missing = next_missing(connection, live.relation, shadow.relation)
+    if missing is not None:
+        build_index(connection, swap.shadow, missing)
+    return None if missing is None else missing.name
 
 
 def hold_shadow(connection: PgConnection, swap: Swap) -> ShadowContent:
@@ -52,14 +63,18 @@ def swap_tables(connection: PgConnection, swap: Swap) -> None:
     _run(connection, f"LOCK TABLE {quoted_table(swap.shadow)} IN ACCESS EXCLUSIVE MODE")
     live = _require_relation(connection, swap.live, swap.live_relation)
     shadow = _require_relation(connection, swap.shadow, swap.shadow_relation)
-    require_unchanged(connection, live, shadow, swap.contract)
+    require_unchanged(connection, live, shadow, swap.contract, indexed=True)
     if table_of_name(connection, swap.backup) is not None:
         raise PublicationRefusedError(
             f"there is a table {swap.backup} already, whose name the live table is to be kept under",
             where=f"table {swap.backup}",
             next_step="rename it, or drop it if nobody needs it; then run this again",
         )
-    indexes = tuple(_paired_indexes(connection, live, shadow))
+    indexes = [
+        (index.name, like.name)
+        for index, like in paired_indexes(connection, live.relation, shadow.relation)
+        if like is not None
+    ]
     comment = "NULL" if live.comment is None else literal(live.comment)
     _run(connection, f"COMMENT ON TABLE {quoted_table(swap.shadow)} IS {comment}")
     for name, _ in indexes:
@@ -98,22 +113,6 @@ def _holders(connection: PgConnection, swap: Swap) -> str:
     found = run_batch(connection, (query,))[0].fetchall()
     told = [f"{pid} ({', '.join(str(word) for word in words if word)})" for pid, *words in found]
     return f", by session {'; '.join(told)}" if told else ""
-
-
-def _paired_indexes(
-    connection: PgConnection, live: FoundTable, shadow: FoundTable
-) -> Iterator[tuple[str, str]]:
-    """Give each index of the live table with the shadow's that is like it."""
-    query = publication_queries().statement
-    mine, theirs = (
-        run_batch(connection, (query("index_names", relation=table.relation),))[0].fetchall()
-        for table in (live, shadow)
-    )
-    found: dict[object, list[str]] = defaultdict(list)
-    for what, name in theirs:
-        found[what].append(str(name))
-    for what, name in mine:
-        yield str(name), found[what].pop(0)
 
 
 def _require_relation(connection: PgConnection, table: TableName, relation: str) -> FoundTable:

@@ -158,12 +158,9 @@ class SqlLedger:
                 (*opening, query("read_campaign", run_key=run_key), query("find_ledgers"))
             )[len(opening) :]
         except LockTimeoutError as error:
-            raise CampaignBusyError(
-                f"campaign {run_key} could not be opened: its locks were held for {OPENING_WAIT.seconds} s",
-                where=f"campaign {run_key}",
-                next_step="run it again; if it repeats, look for a long transaction on the target, or a run over a local_file ledger",
-                run_key=run_key,
-            ) from error
+            what = f"campaign {run_key} could not be opened: its locks were held for {OPENING_WAIT.seconds} s"
+            step = "run it again; if it repeats, look for a long transaction on the target, or a run over a local_file ledger"
+            raise _busy(run_key, what, step) from error
         campaign = campaign_from_row(rows[0][0]) if rows[0] else None
         others = self._others(run_key, target, rows[1], over=with_committed)
         if with_committed:
@@ -188,30 +185,27 @@ class SqlLedger:
         return change
 
     def publish(
-        self, run_key: RunKey, swap: Swap, decide: PublicationDecision, *, fenced: bool
+        self,
+        run_key: RunKey,
+        swap: Swap,
+        decide: PublicationDecision,
+        *,
+        fenced: bool,
+        told: Callable[[str], None] = lambda _line: None,
     ) -> Change | None:
         query, session = self._queries.statement, self._session
-        fence = () if fenced else (query("lock", lock=self._lock("fence", run_key)),)
         try:
-            session.batch((*session.begin_statements(PUBLICATION_WAIT), *fence))
-        except LockTimeoutError as error:
-            raise CampaignBusyError(
-                f"campaign {run_key} is being published, or is held by another run",
-                where=f"campaign {run_key}",
-                next_step="wait until that run has ended, then run this again; nothing needs to be deleted",
-                run_key=run_key,
-            ) from error
-        try:
+            self._begin_publication(run_key, fenced=fenced)
+            while (built := self._decided(lambda: session.build_missing_index(swap))) is not None:
+                # One a transaction: what is built need not be built again.
+                session.batch((query("commit"),))
+                told(f"  index {built} is built")
+                self._begin_publication(run_key, fenced=fenced)
             content = self._decided(lambda: session.hold_shadow(swap))
-            locks = (
-                query("lock", lock=session.lock_value("target", swap.live_relation)),
-                query("lock", lock=self._lock("transition", run_key)),
-                query("lock", lock=self._lock("close", run_key)),
-            )
-            reading = (
-                query("read_campaign", run_key=run_key),
-                query("receipts", run_key=run_key),
-            )
+            target = session.lock_value("target", swap.live_relation)
+            keys = (target, self._lock("transition", run_key), self._lock("close", run_key))
+            locks = tuple(query("lock", lock=key) for key in keys)
+            reading = (query("read_campaign", run_key=run_key), query("receipts", run_key=run_key))
             rows = session.batch((*locks, *reading))[len(locks) :]
             campaign = campaign_from_row(rows[0][0]) if rows[0] else None
             view = PublicationView(campaign, Receipts(*rows[1][0]), content)
@@ -225,6 +219,16 @@ class SqlLedger:
                 next_step="look for long transactions on them, then run this again; no row is moved for it",
             ) from error
         return self._finish(change, had_chunk=False, had_campaign=True)
+
+    def _begin_publication(self, run_key: RunKey, *, fenced: bool) -> None:
+        """Begin a transaction that has the campaign's fence for its length, unless the caller holds it."""
+        fence = () if fenced else (self._queries.statement("lock", lock=self._lock("fence", run_key)),)
+        try:
+            self._session.batch((*self._session.begin_statements(PUBLICATION_WAIT), *fence))
+        except LockTimeoutError as error:
+            what = f"campaign {run_key} is being published, or is held by another run"
+            step = "wait until that run has ended, then run this again; nothing needs to be deleted"
+            raise _busy(run_key, what, step) from error
 
     def _end_all_holders(self, run_key: RunKey) -> None:
         for (index,) in self._read("claimed_chunks", run_key=run_key):
@@ -387,3 +391,7 @@ class SqlLedger:
 
     def _read(self, name: str, **values: object) -> list[Row]:
         return self._session.batch((self._queries.statement(name, **values),))[0]
+
+
+def _busy(run_key: RunKey, what: str, step: str) -> CampaignBusyError:
+    return CampaignBusyError(what, where=f"campaign {run_key}", next_step=step, run_key=run_key)

@@ -48,6 +48,12 @@ class SqlSession(Protocol):
     def fence(self, lock: object, held_by: str) -> AbstractContextManager[Fence]:
         """Hold a session lock on a connection of its own; CampaignBusyError when it is taken."""
 
+    def build_missing_index(self, swap: Swap) -> str | None:
+        """Build one index that the live table has and its shadow has not yet, in the transaction under way; give its name.
+
+        None where none is missing. Errors: LockTimeoutError; PublicationRefusedError for other tables of their names.
+        """
+
     def hold_shadow(self, swap: Swap) -> ShadowContent:
         """Keep others from writing to a shadow for the length of the transaction under way, and say what it holds.
 
