@@ -44,7 +44,7 @@ from dpone_runtime.adapters.postgres.slice_reader import PostgresSliceReader
 from dpone_runtime.adapters.postgres.target_locks import PostgresTargetLocks
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.connections import ResolvedConnection, resolve_connection
-from dpone_runtime.domain.campaign import Campaign, CampaignStatus
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus, Shadow
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.local_run import LocalRun, new_local_run
 from dpone_runtime.domain.publication import Swap
@@ -53,6 +53,7 @@ from dpone_runtime.ports.connectors import SliceReader, SourceReader
 from dpone_runtime.ports.diagnostics import TargetDiagnostics
 from dpone_runtime.ports.lanes import LanePool
 from dpone_runtime.ports.ledger import CampaignLedger
+from dpone_runtime.services.open_campaign import require_another_round
 from dpone_runtime.state_directory import state_directory
 
 
@@ -148,6 +149,8 @@ def prepare_run(
     ledger = open_ledger(manifest, connections, run)
     ledger.ensure_schema()
     begun = ledger.read_campaign(planned.plan.run_key)
+    if _looked_too_early(begun, ends):
+        ends = _look_at_ends(manifest, planned, connections)
     if begun is None:
         require_no_nulls(connections.source, manifest, ends.column)
     loaded: LoadedTable | None = None
@@ -207,6 +210,10 @@ def prepare_verification(
     ends = look_at_ends(manifest, planned, connections.source, connections.sink, create=False, writes=repairs)
     ledger = open_ledger(manifest, connections)
     begun = ledger.read_campaign(planned.plan.run_key) if ledger.exists() else None
+    if _looked_too_early(begun, ends):
+        ends = look_at_ends(
+            manifest, planned, connections.source, connections.sink, create=False, writes=repairs
+        )
     loaded: LoadedTable | None = None
     if begun is not None and begun.shadow is not None:
         loaded = find_loaded_table(connections.sink, manifest.sink.table, begun, unchanged=repairs)
@@ -218,7 +225,13 @@ def describe_wanted(process: Process, planned: CampaignPlan, connections: Connec
 
     Errors: as `prepare_run`, but for a ledger that is missing.
     """
-    return prepare_verification(process, planned, connections, repairs=True).wanted
+    prepared = prepare_verification(process, planned, connections, repairs=True)
+    prepared.ledger.close()
+    tables = publication_tables(process.manifest, planned.plan.run_key)
+    if tables is None or prepared.wanted.shadow is not None:
+        return prepared.wanted
+    # There is none yet, or no more; what a run wants reaches the whole table all the same.
+    return replace(prepared.wanted, shadow=Shadow("", str(tables[0]), ""))
 
 
 def open_diagnostics(manifest: Manifest, connections: Connections) -> TargetDiagnostics:
@@ -245,6 +258,16 @@ def inspect_ends(process: Process, planned: CampaignPlan, connections: Connectio
     return tuple(inspection_lines(process.manifest, planned, connections.source, connections.sink))
 
 
+def _looked_too_early(begun: Campaign | None, ends: PostgresEnds) -> bool:
+    """Whether the target was exchanged after it was looked at, and before the campaign was read."""
+    target = ends.target.shape.identity
+    return (
+        begun is not None
+        and begun.status is CampaignStatus.PUBLISHED
+        and not begun.target.same_object(target)
+    )
+
+
 def _loaded_aside(
     manifest: Manifest,
     planned: CampaignPlan,
@@ -265,6 +288,8 @@ def _loaded_aside(
         return find_loaded_table(connections.sink, live, begun)
     if begun is not None and not restart:
         return None
+    if begun is not None:
+        require_another_round(begun, ())
     made, empty = make_loaded_table(connections.sink, live, run_key, planned.plan.spec.column)
     if empty:
         return made

@@ -19,6 +19,7 @@ from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.domain.coverage import Coverage
 from dpone_runtime.ports.ledger import CampaignLedger
 from dpone_runtime.state_directory import EXECUTION_SUFFIX
+from dpone_runtime.status_view import publication_document
 
 _PAGE = 1_000
 
@@ -78,6 +79,7 @@ def _head(
         "plan_hash": campaign.plan_hash,
         "config_hash": campaign.config_hash,
         "status": campaign.status.value,
+        "publication": publication_document(campaign, ledger.campaign_events(campaign.run_key)),
         "round": campaign.round,
         "inner_mode": campaign.inner_mode,
         "source": _end(manifest.source.connection, campaign.source),

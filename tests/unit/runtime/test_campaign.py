@@ -174,6 +174,13 @@ def test_a_shadow_of_a_new_round_is_no_drift():
     require_same_campaign(found, make_campaign(shadow=SHADOW))
 
 
+def test_what_was_published_after_a_run_had_looked_is_no_drift():
+    waiting = make_campaign(status=CampaignStatus.COMPLETE, shadow=SHADOW)
+    require_same_campaign(published(waiting), make_campaign(shadow=SHADOW))
+    with pytest.raises(CampaignDriftError, match="target table"):
+        require_same_campaign(published(waiting), make_campaign(shadow=replace(SHADOW, relation="16601")))
+
+
 @pytest.mark.parametrize("round_number, unseen", [(1, True), (2, False)])
 def test_nothing_of_a_first_round_that_is_loaded_aside_has_ever_been_seen(round_number, unseen):
     assert unseen is make_campaign(shadow=SHADOW, round=round_number).unseen
