@@ -103,6 +103,7 @@ ONCE_A_RUN = [
 ONCE_A_LOOK = ["count_statuses"]
 EVERY_CHUNK = {
     "carry_chunks": "once a round of some chunks",
+    "receipts": "once a publication",
     "committed_ranges": "when an append is opened, of campaigns that are not complete",
 }
 """They read all rows of a campaign, and say when."""
@@ -185,7 +186,7 @@ def test_every_query_of_the_ledger_is_accounted_for() -> None:
     own = {
         name
         for name in postgres_queries(SCHEMA).names()
-        if not name.startswith(("create_", "fill_", "ddl_", "ledger_"))
+        if not name.startswith(("create_", "add_", "fill_", "ddl_", "ledger_"))
     }
     assert sorted(own) == sorted(named)
 
@@ -220,6 +221,9 @@ def values_of(large: Large) -> dict[str, object]:
             "target_database",
             "target_relation",
             "target_name",
+            "shadow_relation",
+            "shadow_name",
+            "object_contract",
             "reason",
             "requested_by",
             "server",
