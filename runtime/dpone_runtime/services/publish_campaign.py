@@ -65,14 +65,11 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
     )
     while True:
         tries += 1
-        refusal: DponeError | None = None
+        refusal, found = _refusal(lambda: _publish(tools, campaign, publication)), campaign
         try:
-            _publish(tools, campaign, publication)
-        except StaleRevisionError:
-            pass
-        except DponeError as error:
-            refusal = error
-        found = tools.ledger.read_campaign(campaign.run_key) or campaign
+            found = tools.ledger.read_campaign(campaign.run_key) or campaign
+        except (DatabaseFailedError, ConnectionFailedError) as error:
+            refusal = refusal or error
         # Whatever was refused: another run may have been faster, whose swap has left no shadow, or only the answer was lost.
         if found.status is CampaignStatus.PUBLISHED or found.round != campaign.round:
             publication.told(f"published: {swap.live} is what was loaded")
@@ -82,6 +79,17 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
             raise refusal
         if not found.publishable:
             return found
+
+
+def _refusal(step: Callable[[], None]) -> DponeError | None:
+    """Give what a step was refused for; a row that has moved meanwhile is read again."""
+    try:
+        step()
+    except StaleRevisionError:
+        return None
+    except DponeError as error:
+        return error
+    return None
 
 
 def _goes_again(refusal: DponeError, *, waits: bool, fails: bool) -> bool:
