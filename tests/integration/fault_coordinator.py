@@ -203,7 +203,13 @@ class WatchedLedger:
         return change
 
     def publish(
-        self, run_key: RunKey, swap: Swap, decide: PublicationDecision, *, fenced: bool
+        self,
+        run_key: RunKey,
+        swap: Swap,
+        decide: PublicationDecision,
+        *,
+        fenced: bool,
+        told: Callable[[str], None],
     ) -> Change | None:
         def decided(view: PublicationView) -> Change | None:
             change = decide(view)
@@ -212,7 +218,7 @@ class WatchedLedger:
             return change
 
         self._run.happen("publishing")
-        change = self._ledger.publish(run_key, swap, decided, fenced=fenced)
+        change = self._ledger.publish(run_key, swap, decided, fenced=fenced, told=told)
         if change is not None:
             self._run.happen("published")
         return change

@@ -37,6 +37,9 @@ LIVE_TRIES_VARIABLE = "DPONE_TEST_LIVE_LOCK_TRIES"
 PUBLICATION_WAIT_VARIABLE = "DPONE_TEST_PUBLICATION_WAIT"
 """Seconds that a publication waits for each of its other locks."""
 
+IDLE_VARIABLE = "DPONE_TEST_PROTOCOL_IDLE"
+"""Seconds that a transaction of the ledger may idle before the server ends it."""
+
 OPENER = "tests.integration.fault_lane:open_lane"
 
 
@@ -64,6 +67,8 @@ def run() -> None:
         ledger.PUBLICATION_WAIT = timedelta(seconds=float(wait))
     if grace := os.environ.get(GRACE_VARIABLE):
         run_chunks.STOP_GRACE = run_chunks.FAILURE_GRACE = timedelta(seconds=float(grace))
+    if idle := os.environ.get(IDLE_VARIABLE):
+        session.PROTOCOL_IDLE_MS = int(float(idle) * 1000)
     if silent := os.environ.get(FENCE_VARIABLE):
         session.FENCE_SILENCE = timedelta(seconds=float(silent))
     if renewal := os.environ.get(RENEWAL_VARIABLE):
