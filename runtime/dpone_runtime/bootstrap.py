@@ -154,8 +154,15 @@ def prepare_run(
     if begun is None:
         require_no_nulls(connections.source, manifest, ends.column)
     loaded: LoadedTable | None = None
-    if begun is None or not begun.finished or begun.publishable or restart:
-        loaded = _loaded_aside(manifest, planned, connections, ledger, restart=restart)
+    try:
+        if begun is None or not begun.finished or begun.publishable or restart:
+            loaded = _loaded_aside(manifest, planned, connections, ledger, restart=restart)
+    except CampaignDriftError:
+        # Perhaps another run has published it since it was read.
+        begun = ledger.read_campaign(planned.plan.run_key)
+        if restart or not _looked_too_early(begun, ends):
+            raise
+        ends = _look_at_ends(manifest, planned, connections)
     return _prepared(process, planned, ends, ledger, loaded=loaded, run=run)
 
 

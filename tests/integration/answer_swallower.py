@@ -1,7 +1,8 @@
-"""A proxy that loses the answer to COMMIT: of the sessions of a sink it passes everything on until a batch holds COMMIT.
+"""A proxy that loses the answer to COMMIT: of the sessions of one kind it passes everything on until a batch holds COMMIT.
 
 `committed`: that batch reaches the server and is carried out there, and its answer is thrown away; else the batch is thrown away
 itself. Either way the client's connection ends without an answer, once for each run of this proxy; later sessions are left alone.
+One that is not `armed` loses nothing before it is.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit
 
-_VICTIM = b"application_name\x00dpone sink\x00"
 _COMMIT = b"COMMIT\x00"
 _BLOCK = 65536
 
@@ -22,7 +22,9 @@ _BLOCK = 65536
 class AnswerSwallower:
     """Listens on a port of its own before a server."""
 
-    def __init__(self, uri: str, *, committed: bool) -> None:
+    def __init__(self, uri: str, *, committed: bool, victim: str = "dpone sink", armed: bool = True) -> None:
+        self.armed = armed
+        self._victim = b"application_name\x00" + victim.encode() + b"\x00"
         self._uri = urlsplit(uri)
         self._committed = committed
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -59,14 +61,15 @@ class AnswerSwallower:
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError), client, server:
             startup = client.recv(_BLOCK)
-            victim = _VICTIM in startup
+            victim = self._victim in startup
             server.sendall(startup)
             while True:
                 for found in select.select([client, server], [], [])[0]:
                     data = found.recv(_BLOCK)
                     if not data:
                         return
-                    if victim and found is client and _COMMIT in data and not self.swallowed:
+                    loses = victim and self.armed and not self.swallowed
+                    if loses and found is client and _COMMIT in data:
                         self.swallowed += 1
                         if self._committed:
                             server.sendall(data)

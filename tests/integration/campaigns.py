@@ -138,10 +138,10 @@ class History:
         text = f"SELECT count(*), md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM {table} t WHERE {where}"
         return self.sql(text)[0]
 
-    def versions(self, chunk_index: int) -> list[tuple[object, ...]]:
+    def versions(self, chunk_index: int, table: str = "target.history") -> list[tuple[object, ...]]:
         """Give place and inserting transaction of each row of a slice: whatever touches a row changes one of them."""
         return self.sql(
-            "SELECT ctid::text, xmin::text FROM target.history WHERE day = %s ORDER BY 1", day(chunk_index)
+            f"SELECT ctid::text, xmin::text FROM {table} WHERE day = %s ORDER BY 1", day(chunk_index)
         )
 
     # The ledger.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
+from itertools import combinations, product
 
 
 class Victim(StrEnum):
@@ -33,6 +33,13 @@ class Mode(StrEnum):
     APPEND = "incremental_append"
     MERGE = "incremental_merge"
     REFRESH = "full_refresh"
+
+
+class Publication(StrEnum):
+    """Where the lanes write: into the target itself, or into a shadow that is put in its place at the end."""
+
+    DIRECT = "direct"
+    SHADOW = "shadow_swap"
 
 
 @dataclass(frozen=True)
@@ -107,12 +114,26 @@ KEPT = Fate(
     "committed",
     ("claimed", "committed"),
 )
-FATES = (FREE, REPLACED, RESENT, FAILED, LAPSES, RECORDED, COUNTED, KEPT)
+UNPUBLISHED = Fate(
+    "unpublished",
+    "the live table is what it was, and everything is loaded; the next run moves no row, and publishes the campaign",
+    KILLED,
+    "committed",
+    ("claimed", "committed"),
+)
+PUBLISHED = Fate(
+    "published",
+    "what was loaded is live, and the ledger says so; the next run does nothing",
+    KILLED,
+    "committed",
+    ("claimed", "committed"),
+)
+FATES = (FREE, REPLACED, RESENT, FAILED, LAPSES, RECORDED, COUNTED, KEPT, UNPUBLISHED, PUBLISHED)
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A moment of the protocol. `fates` says who may die there and what it leaves; `modes` where it comes about.
+    """A moment of the protocol. `fates` says who may die there and what it leaves; `modes` and `publications` where it comes about.
 
     `first_chunk`: it is about the run's first chunk, else about the last but one. `after` is a lane's death before it, `during`
     the step at which its lane is held meanwhile.
@@ -125,6 +146,7 @@ class Step:
     first_chunk: bool = False
     after: str | None = None
     during: str | None = None
+    publications: tuple[Publication, ...] = tuple(Publication)
 
 
 def _step(
@@ -149,7 +171,12 @@ def _coordinator(name: str, written: str, fate: Fate, **more: object) -> Step:
     return Step(name, written, {Victim.COORDINATOR: fate}, **more)  # type: ignore[arg-type]
 
 
+def _publishing(name: str, written: str, fate: Fate) -> Step:
+    return _coordinator(name, written, fate, modes=PUBLISHABLE, publications=(Publication.SHADOW,))
+
+
 DELETES = (Mode.REPLACE, Mode.REFRESH)
+PUBLISHABLE = (Mode.REPLACE, Mode.APPEND, Mode.REFRESH)
 STEPS = (
     _coordinator("campaign opened", "the campaign's row", FREE, first_chunk=True),
     _step("lanes open", "no more; every lane is connected", REPLACED, FREE),
@@ -171,17 +198,23 @@ STEPS = (
     _step("told", "no more; the coordinator knows", COUNTED, KEPT),
     _coordinator("every chunk told", "no more; every chunk is committed", KEPT),
     _coordinator("completed", "the campaign's row: complete; no outcome", KEPT),
+    _publishing("publishing", "as before; a session begins to publish", UNPUBLISHED),
+    _publishing("shadow held", "nothing that is committed, here and below: the shadow is held, and counted", UNPUBLISHED),
+    _publishing("decided", "the ledger's locks are held, everything was compared", UNPUBLISHED),
+    _publishing("swapped", "the names are exchanged; readers wait", UNPUBLISHED),
+    _publishing("published", "names, receipt and the campaign's row: published; nobody was told", PUBLISHED),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Case:
-    """One cell: a step, who dies there, in which inner mode, and how the run was asked for."""
+    """One cell: a step, who dies there, in which inner mode, how the run was asked for, and where its rows go."""
 
     step: Step
     victim: Victim
     mode: Mode
     entry: Entry
+    publication: Publication
 
     @property
     def fate(self) -> Fate:
@@ -189,20 +222,27 @@ class Case:
         return self.step.fates[self.victim]
 
     def __str__(self) -> str:
-        return f"{self.step.name}-{self.victim}-{self.mode}-{self.entry}"
+        return f"{self.step.name}-{self.victim}-{self.mode}-{self.entry}-{self.publication}"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a step: a merge is not published by a swap."""
+        if self.publication is Publication.SHADOW and self.mode not in PUBLISHABLE:
+            return False
+        return self.mode in self.step.modes and self.publication in self.step.publications
 
     def _pairs(self) -> set[tuple[str, ...]]:
-        values = (f"step {self.step.name}", f"victim {self.victim}", self.mode, self.entry)
+        values = (f"step {self.step.name}", f"victim {self.victim}", self.mode, self.entry, self.publication)
         return set(combinations(values, 2))
 
 
 def every_case() -> Iterator[Case]:
     """Give the whole product, in the steps' order."""
     for step in STEPS:
-        for victim in step.fates:
-            for mode in step.modes:
-                for entry in Entry:
-                    yield Case(step, victim, mode, entry)
+        for victim, mode, entry, publication in product(step.fates, Mode, Entry, Publication):
+            case = Case(step, victim, mode, entry, publication)
+            if case.exists:
+                yield case
 
 
 def pairwise_cases() -> tuple[Case, ...]:
@@ -225,7 +265,9 @@ def render_fates() -> str:
     ]
     for step in STEPS:
         named = step.name
-        if len(step.modes) < len(Mode):
+        if len(step.publications) < len(Publication):
+            named += f" (`{Publication.SHADOW}`)"
+        elif len(step.modes) < len(Mode):
             named += f" ({', '.join(f'`{mode}`' for mode in step.modes)})"
         cells = [step.fates[victim].name if victim in step.fates else "" for victim in Victim]
         lines.append(f"| {named} | {step.written} | {' | '.join(cells)} |")
@@ -235,21 +277,25 @@ def render_fates() -> str:
 
 
 def render_results(results: dict[Case, bool]) -> str:
-    """Give the matrix of one test run: steps and victims down, modes and entries across."""
-    columns = [(mode, entry) for mode in Mode for entry in Entry]
+    """Give the matrix of one test run: steps and victims down; publications, modes and entries across."""
+    columns = [
+        (mode, entry, publication)
+        for publication, mode, entry in product(Publication, Mode, Entry)
+        if publication is Publication.DIRECT or mode in PUBLISHABLE
+    ]
     lines = ["crash matrix: ok, FAILED, - not run, blank: there is no such step"]
-    lines.append(f"{'':32}" + "".join(f"{mode.removeprefix('incremental_')[:8]:>9}" for mode, _ in columns))
-    lines.append(f"{'step, victim':32}" + "".join(f"{entry:>9}" for _, entry in columns))
+    lines.append(f"{'':32}" + "".join(f"{publication[:6]:>9}" for *_, publication in columns))
+    lines.append(f"{'':32}" + "".join(f"{mode.removeprefix('incremental_')[:8]:>9}" for mode, *_ in columns))
+    lines.append(f"{'step, victim':32}" + "".join(f"{entry:>9}" for _, entry, _ in columns))
     for step in STEPS:
         for victim in step.fates:
-            cells = [
-                _mark(results, Case(step, victim, mode, entry)) if mode in step.modes else ""
-                for mode, entry in columns
-            ]
+            cells = [_mark(results, Case(step, victim, *column)) for column in columns]
             lines.append(f"{f'{step.name}, {victim}':32}" + "".join(f"{cell:>9}" for cell in cells))
     return "\n".join(lines)
 
 
 def _mark(results: dict[Case, bool], case: Case) -> str:
+    if not case.exists:
+        return ""
     passed = results.get(case)
     return "-" if passed is None else ("ok" if passed else "FAILED")

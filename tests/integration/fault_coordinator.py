@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,10 +21,26 @@ from dpone_runtime.adapters.lanes.pool import ProcessLanePool
 from dpone_runtime.adapters.postgres.batches import lock_key
 from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.domain.event import EventKind
+from dpone_runtime.domain.publication import Swap
 from dpone_runtime.ports.connectors import LoadRequest
 from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId
-from dpone_runtime.ports.ledger import CampaignLedger, Change, Decision
-from tests.integration.fault_lane import KILL_BOTH, KILL_COORDINATOR, KILL_LANE, Faults
+from dpone_runtime.ports.ledger import (
+    CampaignLedger,
+    Change,
+    Decision,
+    PublicationDecision,
+    PublicationView,
+)
+from tests.integration.fault_lane import (
+    END_LEDGER,
+    FREEZE,
+    HOLD,
+    KILL_BOTH,
+    KILL_COORDINATOR,
+    KILL_LANE,
+    Faults,
+    end_sessions,
+)
 from tests.waiting import wait_until
 
 SCHEMA = "dpone_audit"
@@ -67,13 +83,39 @@ class WatchedRun:
         if event.kind in _HEARD:
             self.happen(_HEARD[event.kind], self._chunk_of.get(event.lane, 0))
 
+    def before(self, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Give a function before which what is planned for this step is done."""
+
+        def watched(*arguments: Any, **options: Any) -> Any:
+            self.happen(step)
+            return original(*arguments, **options)
+
+        return watched
+
     def holds(self, chunk_index: int) -> bool:
         """Whether the lane of a chunk is held at its rows."""
         return self._faults.reached("copying", chunk_index).exists()
 
     def happen(self, step: str, chunk_index: int = 0) -> None:
         """Do what is planned for this step of this chunk."""
-        self._kill(self._faults.take(step, chunk_index))
+        what = self._faults.take(step, chunk_index)
+        self._kill(what)
+        if what == HOLD:
+            self._faults.wait_for_release()
+        if what == FREEZE:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        if what == END_LEDGER:
+            end_sessions(os.environ["DPONE_CONN_TARGET_DB"], "dpone ledger")
+
+    def then(self, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Give a function after which what is planned for this step is done."""
+
+        def watched(*arguments: Any, **options: Any) -> Any:
+            found = original(*arguments, **options)
+            self.happen(step)
+            return found
+
+        return watched
 
     @contextmanager
     def waiting_for_the_transition(self, step: str, run_key: RunKey, chunk_index: int) -> Iterator[None]:
@@ -158,6 +200,27 @@ class WatchedLedger:
         change = self._ledger.transition(run_key, chunk_index, decide)
         if change is not None and change.event.kind in _WRITTEN:
             self._run.happen(_WRITTEN[change.event.kind], chunk_index or 0)
+        return change
+
+    def publish(
+        self,
+        run_key: RunKey,
+        swap: Swap,
+        decide: PublicationDecision,
+        *,
+        fenced: bool,
+        told: Callable[[str], None],
+    ) -> Change | None:
+        def decided(view: PublicationView) -> Change | None:
+            change = decide(view)
+            if change is not None:
+                self._run.happen("decided")
+            return change
+
+        self._run.happen("publishing")
+        change = self._ledger.publish(run_key, swap, decided, fenced=fenced, told=told)
+        if change is not None:
+            self._run.happen("published")
         return change
 
 

@@ -41,6 +41,7 @@ BEAR_A_CHILD = "bear a child"
 HOLD = "hold"
 END_SINK = "end sink session"
 END_SOURCE = "end source session"
+END_LEDGER = "end ledger session"
 
 ADMIN_VARIABLE = "DPONE_TEST_ADMIN"
 """The URI of whoever may end sessions of the target, where that is not the user of the run."""
@@ -124,10 +125,14 @@ class Faults:
         if what == END_SOURCE:
             end_sessions(os.environ["DPONE_CONN_SOURCE_DB"], "dpone source")
         if what in (HOLD, IGNORE_SIGTERM, BEAR_A_CHILD):
-            wait_until((self._folder / RELEASE).exists, 120, "the release of the lane")
+            self.wait_for_release()
         if what == KILL_COORDINATOR:
             # Whether a lane ends with its coordinator is for the kernel to prove: this one does nothing to that end.
             wait_until(lambda: False, 120, "the end of the lane")
+
+    def wait_for_release(self) -> None:
+        """Wait until the test lets this process go on."""
+        wait_until((self._folder / RELEASE).exists, 120, "the release of the process")
 
     def take(self, step: str, chunk_index: int, sessions: Sequence[int] = ()) -> str | None:
         """Give what is planned for this step of this chunk, unless it was done before, and tell that it was reached."""

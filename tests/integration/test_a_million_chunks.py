@@ -109,6 +109,7 @@ EVERY_CHUNK = {
 """They read all rows of a campaign, and say when."""
 
 WITHOUT_TABLES = [
+    "relations_of_name",
     "begin",
     "commit",
     "rollback",

@@ -15,11 +15,13 @@ import pytest
 from tests.integration.campaigns import History, mapped_process
 from tests.integration.child_runs import Fault, Finished, Run
 from tests.integration.crash_matrix import (
+    PUBLISHED,
     STEPS,
     Case,
     Entry,
     Fate,
     Mode,
+    Publication,
     Victim,
     every_case,
     pairwise_cases,
@@ -34,6 +36,7 @@ from tests.integration.fault_lane import (
     KILL_LANE,
 )
 from tests.integration.inner_modes import SCENARIOS, Scenario
+from tests.integration.publications import receipt, relation, shadow, status, swapped
 from tests.integration.run_with_faults import GRACE_VARIABLE, RENEWAL_VARIABLE, SILENCE_VARIABLE
 
 SELECTION_VARIABLE = "DPONE_TEST_CRASH_MATRIX"
@@ -42,7 +45,13 @@ KILL = {Victim.LANE: KILL_LANE, Victim.COORDINATOR: KILL_COORDINATOR, Victim.BOT
 RENEWED = """
 SELECT lease_expires_at > started_at + interval '90 s' FROM dpone_audit.__dpone__backfill_chunks WHERE status = 'running'
 """
-OF_NO_CHUNK = ("campaign opened", "lanes open", "every chunk told", "completed")
+OF_NO_CHUNK = (
+    "campaign opened",
+    "lanes open",
+    "every chunk told",
+    "completed",
+    *(step.name for step in STEPS if step.publications == (Publication.SHADOW,)),
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +82,12 @@ class Broken:
         self.fate: Fate = case.fate
         self.scenario: Scenario = SCENARIOS[case.mode]
         self.chunk = 1 if case.step.first_chunk else self.scenario.victim
+        self.aside = case.publication is Publication.SHADOW
 
     def run(self) -> None:
         self.scenario.prepare(self.history)
-        slice_before = self.history.versions(self.chunk)
+        self.live_before, self.relation_before = self.live(), relation(self.history)
+        slice_before = [] if self.aside else self.history.versions(self.chunk)
         broken = self.start(self.faults())
         done = broken.finish()
         assert self.fate.exit_code == done.exit_code, done.output
@@ -87,15 +98,34 @@ class Broken:
         broken.wait_until_nothing_is_left()
         self.require_left(slice_before)
 
-        committed = {index: self.history.versions(index) for index in self.committed_chunks()}
+        committed = {index: self.versions(index) for index in self.committed_chunks()}
         self.history.lapse_leases()
         done = self.start(None).finish()
         assert 0 == done.exit_code, done.output
+        assert done.outcome is not None
+        assert done.outcome.backfill is not None
+        assert self.scenario.chunks - len(committed) == done.outcome.backfill.chunks_committed
         assert committed == {index: self.history.versions(index) for index in committed}
         self.require_all()
+        if self.aside:
+            self.require_published()
+
+    def live(self) -> list[tuple[object, ...]]:
+        """Give every row of the live table with its version."""
+        return self.history.sql("SELECT ctid::text, xmin::text, t::text FROM target.history t ORDER BY ctid")
+
+    def versions(self, chunk_index: int) -> list[tuple[object, ...]]:
+        """Give a slice where the lanes have written it; none of a shadow that was not made."""
+        if not self.aside or status(self.history) == "published":
+            return self.history.versions(chunk_index)
+        found = shadow(self.history)
+        assert found is not None
+        return self.history.versions(chunk_index, found)
 
     def start(self, faults: list[Fault] | None) -> Run:
         text = self.scenario.text()
+        if self.aside:
+            text = swapped(mode=None, text=text)
         # A lane that is held waits for a renewal, which comes at once.
         environ = {RENEWAL_VARIABLE: "0"} if faults and self.case.step.during else {}
         if self.case.entry is Entry.MAPPED:
@@ -135,14 +165,41 @@ class Broken:
         found = self.history.chunks().get(self.chunk)
         assert self.fate.left == (found and found[0])
         if self.fate.left == "committed":
-            assert 20 == len(self.history.versions(self.chunk))
+            assert 20 == len(self.versions(self.chunk))
         else:
-            assert slice_before == self.history.versions(self.chunk)
+            assert slice_before == self.versions(self.chunk)
+        if self.aside:
+            self.require_whole_or_untouched()
         if self.fate.left == "running":
             # Whoever comes next has to wait for ninety seconds at the most.
             assert 0 < self.history.lease_seconds() <= 90
         if self.fate.left == "running" and self.case.step.name == "renewed":
             assert self.history.value(RENEWED)
+
+    def require_whole_or_untouched(self) -> None:
+        """Require readers to see what they saw before, or all that was to be loaded."""
+        published = self.fate.exit_code == 0 or self.fate is PUBLISHED
+        assert published == (status(self.history) == "published")
+        if published:
+            assert 20 * self.scenario.chunks == self.history.value("SELECT count(*) FROM target.history")
+        else:
+            assert self.relation_before == relation(self.history)
+            assert self.live_before == self.live()
+
+    def require_published(self) -> None:
+        """Require one swap: nothing but what was loaded is live, and what was live is kept as it was."""
+        found = receipt(self.history)
+        rows = 20 * self.scenario.chunks
+        assert ("published", None) == (status(self.history), shadow(self.history))
+        assert (self.relation_before, relation(self.history), rows) == (
+            found["replaced_relation"],
+            found["live_relation"],
+            found["rows"],
+        )
+        assert rows == self.history.value("SELECT count(*) FROM target.history")
+        assert self.relation_before == relation(self.history, found["backup"])
+        kept = f"SELECT ctid::text, xmin::text, t::text FROM {found['backup']} t ORDER BY ctid"
+        assert self.live_before == self.history.sql(kept)
 
     def require_all(self) -> None:
         """Require every chunk once, by the attempt that the matrix says."""
@@ -151,7 +208,8 @@ class Broken:
         for index in range(1, self.scenario.chunks + 1):
             wanted = (events, ("committed", attempts)) if index == self.chunk else plain
             assert wanted == (tuple(self.history.events(index)), self.history.chunks()[index])
-        assert ["opened", "completed"] == self.history.events(None)
+        published = ["published"] if self.aside else []
+        assert ["opened", "completed", *published] == self.history.events(None)
         self.history.require_loaded(self.scenario.chunks)
         if self.case.mode is Mode.REFRESH:
             assert 20 == self.history.value("SELECT count(*) FROM target.history")

@@ -12,6 +12,7 @@ from dpone_contract.errors import (
     CampaignLeaseLostError,
     ConnectionFailedError,
     DatabaseFailedError,
+    DponeError,
     PublicationMismatchError,
 )
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus, published, require_open
@@ -64,22 +65,39 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
     )
     while True:
         tries += 1
+        refusal, found = _refusal(lambda: _publish(tools, campaign, publication)), campaign
         try:
-            _publish(tools, campaign, publication)
-        except CampaignBusyError:
-            if tools.clock() >= waits_until or tools.stop_requested():
-                raise
-        except StaleRevisionError:
-            pass
+            found = tools.ledger.read_campaign(campaign.run_key) or campaign
         except (DatabaseFailedError, ConnectionFailedError) as error:
-            # Perhaps only the answer was lost: the row tells.
-            if not error.transient or tries >= _TRIES:
-                raise
-        found = tools.ledger.read_campaign(campaign.run_key) or campaign
-        if not found.publishable or found.round != campaign.round:
-            if found.status is CampaignStatus.PUBLISHED:
-                publication.told(f"published: {swap.live} is what was loaded")
+            refusal = refusal or error
+        # Whatever was refused: another run may have been faster, whose swap has left no shadow, or only the answer was lost.
+        if found.status is CampaignStatus.PUBLISHED or found.round != campaign.round:
+            publication.told(f"published: {swap.live} is what was loaded")
             return found
+        waits = tools.clock() < waits_until and not tools.stop_requested()
+        if refusal is not None and not _goes_again(refusal, waits=waits, fails=tries >= _TRIES):
+            raise refusal
+        if not found.publishable:
+            return found
+
+
+def _refusal(step: Callable[[], None]) -> DponeError | None:
+    """Give what a step was refused for; a row that has moved meanwhile is read again."""
+    try:
+        step()
+    except StaleRevisionError:
+        return None
+    except DponeError as error:
+        return error
+    return None
+
+
+def _goes_again(refusal: DponeError, *, waits: bool, fails: bool) -> bool:
+    """Whether it is tried again: while another run holds the campaign, and after what may pass by itself."""
+    if isinstance(refusal, CampaignBusyError):
+        return waits
+    passing = isinstance(refusal, (DatabaseFailedError, ConnectionFailedError)) and refusal.transient
+    return passing and not fails
 
 
 def _publish(tools: PublicationTools, campaign: Campaign, publication: Publication) -> None:

@@ -252,6 +252,12 @@ SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.
    AND has_table_privilege(k.oid, 'SELECT')
  ORDER BY n.nspname
 
+-- name: relations_of_name
+-- Which tables the name of a target leads to; more than one where names have dots in them. No row: it is gone.
+SELECT (CASE WHEN c.relispartition THEN pg_catalog.pg_partition_root(c.oid)::oid ELSE c.oid END)::text
+  FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname || '.' || c.relname = :name
+
 -- name: campaigns_on_target
 -- Those that may still write there, with their chunks at work; with :over those too that no longer can. The ledger may be of
 -- another release, whose campaigns have no shadow.

@@ -11,7 +11,7 @@ from typing import TypeVar
 from dpone_contract.chunk_options import MAX_CHUNKS_LIMIT
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignBusyError, ChunkBusyError, LedgerMissingError, PublicationBusyError
-from dpone_runtime.adapters.sql.other_campaigns import add_committed, campaigns_on_target
+from dpone_runtime.adapters.sql.other_campaigns import add_committed, campaigns_on_target, require_same_table
 from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import (
     Row,
@@ -153,14 +153,15 @@ class SqlLedger:
             query("lock", lock=self._session.lock_value(*local_data_scope(target.relation))),
             query("lock", lock=self._lock("transition", run_key)),
         )
+        reading = (query("read_campaign", run_key=run_key), query("find_ledgers"))
+        names = query("relations_of_name", name=target.name)
         try:
-            rows = self._session.batch(
-                (*opening, query("read_campaign", run_key=run_key), query("find_ledgers"))
-            )[len(opening) :]
+            rows = self._session.batch((*opening, *reading, names))[len(opening) :]
         except LockTimeoutError as error:
             what = f"campaign {run_key} could not be opened: its locks were held for {OPENING_WAIT.seconds} s"
             step = "run it again; if it repeats, look for a long transaction on the target, or a run over a local_file ledger"
             raise _busy(run_key, what, step) from error
+        self._decided(lambda: require_same_table(run_key, target, {row[0] for row in rows[2]}))
         campaign = campaign_from_row(rows[0][0]) if rows[0] else None
         others = self._others(run_key, target, rows[1], over=with_committed)
         if with_committed:

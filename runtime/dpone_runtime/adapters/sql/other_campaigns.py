@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dpone_contract.chunk_plan import RunKey
+from dpone_contract.errors import CampaignBusyError
 from dpone_runtime.adapters.sql.rows import campaign_from_row
 from dpone_runtime.adapters.sql.session import SqlSession
 from dpone_runtime.domain.campaign import TableIdentity, Window
@@ -57,3 +58,15 @@ def _committed(
     if other.campaign.unseen:
         return ()
     return ranges.get((other.ledger, other.campaign.run_key), (other.campaign.window,))
+
+
+def require_same_table(run_key: RunKey, target: TableIdentity, found: set[str]) -> None:
+    """Require a target's name to lead to the table that was looked at; a swap may have come since, and it is the backup now."""
+    if found and target.relation not in found:
+        raise CampaignBusyError(
+            f"{target.name} is another table now than the one that this run has looked at: another campaign was published just now, "
+            "or somebody has replaced it",
+            where=f"campaign {run_key}",
+            next_step="run it again",
+            run_key=run_key,
+        )
