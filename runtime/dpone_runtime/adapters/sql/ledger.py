@@ -190,11 +190,13 @@ class SqlLedger:
     def publish(
         self, run_key: RunKey, swap: Swap, decide: PublicationDecision, *, fenced: bool
     ) -> Change | None:
-        query, session = self._queries.statement, self._session
-        fence = () if fenced else (query("lock", lock=self._lock("fence", run_key)),)
+        query, session, fence_lock = self._queries.statement, self._session, self._lock("fence", run_key)
+        fence = () if fenced else (query("lock", lock=fence_lock),)
         try:
             session.batch((*session.begin_statements(PUBLICATION_WAIT), *fence))
         except LockTimeoutError as error:
+            # A run that is stopped for ever keeps its fence: the next try finds it free, as the next internal run would.
+            self._read("end_silent_run", lock=fence_lock, run_key=run_key, silence=LEASE_TTL)
             raise CampaignBusyError(
                 f"campaign {run_key} is being published, or is held by another run",
                 where=f"campaign {run_key}",
