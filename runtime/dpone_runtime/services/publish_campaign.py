@@ -13,6 +13,7 @@ from dpone_contract.errors import (
     CampaignLeaseLostError,
     ConnectionFailedError,
     DatabaseFailedError,
+    DponeError,
     PublicationMismatchError,
 )
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus, published, require_open
@@ -65,22 +66,31 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
     )
     while True:
         tries += 1
+        refusal: DponeError | None = None
         try:
             _publish(tools, campaign, swap)
-        except CampaignBusyError:
-            if tools.clock() >= waits_until or tools.stop_requested():
-                raise
         except StaleRevisionError:
             pass
-        except (DatabaseFailedError, ConnectionFailedError) as error:
-            # Perhaps only the answer was lost: the row tells.
-            if not error.transient or tries >= _TRIES:
-                raise
+        except DponeError as error:
+            refusal = error
         found = tools.ledger.read_campaign(campaign.run_key) or campaign
-        if not found.publishable or found.round != campaign.round:
-            if found.status is CampaignStatus.PUBLISHED:
-                publication.told(f"published: {swap.live}")
+        # Whatever was refused: another run may have been faster, whose swap has left no shadow, or only the answer was lost.
+        if found.status is CampaignStatus.PUBLISHED or found.round != campaign.round:
+            publication.told(f"published: {swap.live}")
             return found
+        waits = tools.clock() < waits_until and not tools.stop_requested()
+        if refusal is not None and not _goes_again(refusal, waits=waits, fails=tries >= _TRIES):
+            raise refusal
+        if not found.publishable:
+            return found
+
+
+def _goes_again(refusal: DponeError, *, waits: bool, fails: bool) -> bool:
+    """Whether it is tried again: while another run holds the campaign, and after what may pass by itself."""
+    if isinstance(refusal, CampaignBusyError):
+        return waits
+    passing = isinstance(refusal, (DatabaseFailedError, ConnectionFailedError)) and refusal.transient
+    return passing and not fails
 
 
 def _publish(tools: PublicationTools, campaign: Campaign, swap: Swap) -> None:
