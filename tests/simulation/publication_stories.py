@@ -41,14 +41,22 @@ def republishing(chance: Random) -> Story:
     """A campaign is begun anew, before it is published or after: into the same shadow, or into another."""
     load = Load("a", 0, chance.randint(1, 2), mode=InnerMode.PARTITION_REPLACE, swaps=True)
     others = (Load("b", 0, 1, mode=mode(chance)),) if chance.random() < 0.3 else ()
-    story = Story(Setup((load, *others), chance.choice((None, 2))), 520)
-    runs = chance.randint(2, 4)
+    story = Story(Setup((load, *others), chance.choice((None, 2))), 560)
+    runs = chance.randint(1, 3)
     for number in range(1, runs + 1):
         _run(story, chance, number, step=chance.randint(0, 120) * (number - 1))
     for number in range(1, chance.randint(1, 3) + 1):
-        only = frozenset({chance.randint(1, load.chunks)}) if chance.random() < 0.25 else None
+        only = frozenset({chance.randint(1, load.chunks)}) if chance.random() < 0.2 else None
         again = Start(f"restart {number}", Kind.RESTART, 0, only=only, clocks=clocks(chance))
-        story.start(chance.randint(60, 260), again)
+        if chance.random() < 0.3:
+            story.start(chance.randint(60, 260), again)
+        else:  # once it is published, as far as one of these publishes it
+            story.start_after(
+                f"run {chance.randint(1, 2)}/ledger", "rename_table", chance.randint(2, 40), again
+            )
+        if chance.random() < 0.7:
+            load_anew = Start(f"run {runs + number}", Kind.ITEM, 0, clocks=clocks(chance))
+            story.start_after(f"restart {number}/ledger", "find_ledgers", chance.randint(4, 40), load_anew)
     if others:
         story.start(chance.randint(0, 250), Start("other", Kind.ITEM, 1, clocks=clocks(chance)))
     if chance.random() < 0.4:  # a publication that was decided upon long ago
@@ -111,11 +119,11 @@ def _strangers(story: Story, chance: Random) -> None:
         start = Start(
             *(f"somebody {number}", Kind.STRANGER, 0),
             deed=deed,
-            held=timedelta(seconds=chance.choice((0, 1, 5, 70))),
+            held=timedelta(seconds=chance.choice((0, 1, 5, 70, 110))),
             clocks=clocks(chance),
         )
         story.start(chance.randint(20, 220), start)
-    if chance.random() < 0.2:
+    if chance.random() < 0.15:
         start = Start(
             *("intruder", Kind.STRANGER, 0),
             deed=chance.choice((Deed.WRITE, Deed.REPLACE)),

@@ -41,6 +41,10 @@ class Story:
         """Have a decision follow a statement."""
         self.triggers.append(Trigger(by, statement, delay, Decision(what, actor, seconds)))
 
+    def start_after(self, by: str, statement: str, delay: int, start: Start) -> None:
+        """Have a process start after a statement."""
+        self.triggers.append(Trigger(by, statement, delay, Decision("start", start.name, start=start)))
+
     def start(self, step: int, start: Start) -> None:
         """Have a process start at a step."""
         self.agenda.append((step, Decision("start", start.name, start=start)))

@@ -12,7 +12,6 @@ from tests.simulation.processes import Process
 from tests.simulation.session import QUERIES, asked
 
 _WAIT = timedelta(seconds=60)
-_IDLE_MS = 30_000
 
 
 class Deed(StrEnum):
@@ -24,6 +23,7 @@ class Deed(StrEnum):
 
 
 _MODES = {Deed.READ: "ACCESS SHARE", Deed.WRITE: "ROW EXCLUSIVE", Deed.REPLACE: "ACCESS EXCLUSIVE"}
+_IDLE_MS = {Deed.READ: 120_000, Deed.WRITE: 30_000, Deed.REPLACE: 30_000}
 _STATEMENTS = {Deed.WRITE: "insert_by_hand", Deed.REPLACE: "replace_by_hand"}
 
 
@@ -35,7 +35,7 @@ def do_by_hand(process: Process, deed: Deed, table: str, held: timedelta) -> Non
     server = process.connect("by hand")
     try:
         taking = named("lock_table", table=table, mode=_MODES[deed])
-        asked(server, (QUERIES.statement("begin"), settings(_WAIT, _IDLE_MS), taking), process.wait)
+        asked(server, (QUERIES.statement("begin"), settings(_WAIT, _IDLE_MS[deed]), taking), process.wait)
         if deed in _STATEMENTS:
             asked(server, (named(_STATEMENTS[deed], table=table),), process.wait)
         process.wait(lambda: False, held)
