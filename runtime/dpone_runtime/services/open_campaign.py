@@ -65,6 +65,8 @@ def open_campaign(
     found = ledger.read_campaign(wanted.run_key)
     repeats = begin_rounds and wanted.repeatable
     if found is not None:
+        if _published_since(found, wanted):
+            return OpenedCampaign(found, Opening.COMPLETE)
         require_same_campaign(found, wanted)
         if _goes_on(found, wanted, reason) and ledger.capabilities().distributed_lock:
             return OpenedCampaign(found, Opening.FOUND)
@@ -89,6 +91,9 @@ def _open(ledger: CampaignLedger, wanted: Campaign, reason: str | None, *, repea
         nonlocal how, current
         current = view.campaign
         if current is not None:
+            if _published_since(current, wanted):
+                how = Opening.COMPLETE
+                return None
             require_same_campaign(current, wanted)
             if _goes_on(current, wanted, reason):
                 # Those of other ledgers may not have seen it when they were opened.
@@ -159,6 +164,13 @@ def begin_round(
         if begun is not None:
             return begun
     raise _keeps_changing(wanted)
+
+
+def _published_since(found: Campaign, wanted: Campaign) -> bool:
+    """Whether the shadow that a run was to load has become the target since the run looked at both."""
+    if found.status is not CampaignStatus.PUBLISHED or wanted.shadow is None:
+        return False
+    return found.target.relation == wanted.shadow.relation
 
 
 def _goes_on(found: Campaign, wanted: Campaign, reason: str | None) -> bool:
