@@ -226,7 +226,7 @@ class SqlLedger:
                 where=f"table {swap.live}",
                 next_step="look for long transactions on them, then run this again; no row is moved for it",
             ) from error
-        return self._finish(change, had_chunk=False, had_campaign=True)
+        return self._finish(change, had_chunk=False, had_campaign=True, wrote_before=True)
 
     def _end_all_holders(self, run_key: RunKey) -> None:
         for (index,) in self._read("claimed_chunks", run_key=run_key):
@@ -239,6 +239,7 @@ class SqlLedger:
         had_chunk: bool,
         had_campaign: bool,
         locks: tuple[Statement, ...] = (),
+        wrote_before: bool = False,
     ) -> Change | None:
         query = self._queries.statement
         if change is None:
@@ -255,7 +256,7 @@ class SqlLedger:
                 name = "claim_chunk" if had_chunk else "insert_chunk"
                 values["lease_ttl"] = self._lease_ttl
             writes.append(query(name, **values))
-        if not self._write(locks, writes, self._carrying(change)):
+        if not self._write(locks, writes, self._carrying(change), wrote_before=wrote_before):
             raise StaleRevisionError
         return change
 
@@ -271,16 +272,22 @@ class SqlLedger:
         return (statement,)
 
     def _write(
-        self, locks: tuple[Statement, ...], writes: list[Statement], carrying: tuple[Statement, ...]
+        self,
+        locks: tuple[Statement, ...],
+        writes: list[Statement],
+        carrying: tuple[Statement, ...],
+        *,
+        wrote_before: bool,
     ) -> bool:
         """Write and commit; False where a row's revision had moved, and then nothing is written.
 
         One write goes together with its COMMIT, since one that matched no row has written nothing. Of two, either may match
-        alone: they are looked at before. `carrying` follows what has matched, and may match nothing itself.
+        alone, and a transaction may have written before: they are looked at before. `carrying` follows what has matched, and may
+        match nothing itself.
         """
         commit = self._queries.statement("commit")
         try:
-            if len(writes) == 1 and not carrying:
+            if len(writes) == 1 and not carrying and not wrote_before:
                 return bool(self._session.batch((*locks, *writes, commit))[len(locks)])
             matched = all(self._session.batch((*locks, *writes))[len(locks) :])
             ending = (*carrying, commit) if matched else (self._queries.statement("rollback"),)
