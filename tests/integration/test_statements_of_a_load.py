@@ -5,7 +5,8 @@ import pytest
 from dpone_runtime.adapters.postgres import sink, slice_changes
 from tests.integration.attempts import Attempt
 from tests.simulation.database import Session
-from tests.simulation.world import Kind, Load, Setup, Start, World
+from tests.simulation.decisions import Kind, Load, Setup, Start
+from tests.simulation.world import World
 
 BOUNDS = ("lock_timeout", "idle_in_transaction_session_timeout")
 COPY = [("copy", [])]

@@ -97,6 +97,13 @@ CONDITIONS: dict[str, dict[str, Condition]] = {
         "status = 'committed'": _has("status", "committed"),
         "round = :round": _equal("round"),
     },
+    "receipts": {
+        "run_key = :run_key": _equal("run_key"),
+        "status = 'committed'": _has("status", "committed"),
+        "round = (SELECT round FROM {campaigns} WHERE run_key = :run_key)": (
+            lambda row, values, _now: row["round"] == values["campaign_round"]
+        ),
+    },
     "read_chunks": {
         "run_key = :run_key": _equal("run_key"),
         "chunk_index BETWEEN :first AND :last": _between,

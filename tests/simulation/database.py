@@ -7,12 +7,13 @@ What a client sends together is executed whether the client lives or not, as a s
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from dpone_runtime.adapters.sql.queries import Statement
-from tests.campaign_factories import NOON
+from tests.campaign_factories import NOON, TARGET
+from tests.simulation.table_locks import TableLocks
 from tests.simulation.tables import (
     Answer,
     Commit,
@@ -52,14 +53,16 @@ class Database:
         self.execute = execute
         self.own_clock = own_clock
         self.elapsed = 0.0
-        self.committed = Tables({}, {}, {}, {})
+        self.committed = Tables({}, {}, {}, {}, {TARGET.name: TARGET.relation})
         self.events: list[Row] = []
         self.sessions: list[Session] = []
         self.advisory: dict[Lock, dict[Session, bool]] = {}
         self.row_locks: dict[Lock, Session] = {}
+        self.table_locks = TableLocks()
         self.on_commit: list[Callable[[Commit], None]] = []
         self.on_change: list[Callable[[Session], None]] = []
         self.rows_written = 0
+        self.tables_made = int(TARGET.relation)
         self.events_written = 0
         self._names = Counter[str]()
 
@@ -263,13 +266,14 @@ class Session:
         wrote, database = self.transaction, self.database
         assert wrote is not None, "COMMIT outside a transaction"
         before = database.committed
-        if wrote.campaigns or wrote.chunks or wrote.events or wrote.inserted or wrote.deleted:
+        if wrote.campaigns or wrote.chunks or wrote.events or wrote.inserted or wrote.deleted or wrote.names:
             rows = {number: row for number, row in before.rows.items() if number not in wrote.deleted}
             after = Tables(
                 {**before.campaigns, **wrote.campaigns},
                 {**before.chunks, **wrote.chunks},
                 {**rows, **wrote.inserted},
                 {**before.tallies, **wrote.tallies},
+                _present({**before.names, **wrote.names}) if wrote.names else before.names,
             )
             database.committed = after
             database.events.extend(wrote.events)
@@ -294,6 +298,7 @@ class Session:
         self._own_locks = kept
         for row in self._own_rows:
             self.database.row_locks.pop(row, None)
+        self.database.table_locks.release(self)
         self._own_rows.clear()
 
     def changes(self) -> Transaction:
@@ -319,6 +324,12 @@ class Session:
         if self.transaction and self.transaction.chunks:
             found = {**found, **self.transaction.chunks}
         return [found[key] for key in sorted(found) if key[0] == run_key]
+
+    def relation(self, name: str) -> str | None:
+        """Which table a name stands for as the newest catalog, or this transaction's own changes, have it."""
+        if self.transaction and name in self.transaction.names:
+            return self.transaction.names[name]
+        return self.database.committed.names.get(name)
 
     def tally(self, key: tuple[str, int, int]) -> int:
         """What a slot counts as its newest version, or this transaction's own."""
@@ -356,3 +367,7 @@ class Session:
         """Tell that this session is about to change the target."""
         for look in self.database.on_change:
             look(self)
+
+
+def _present(names: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: relation for name, relation in names.items() if relation is not None}

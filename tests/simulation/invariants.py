@@ -1,6 +1,6 @@
 """What must hold after every commit, read from the committed state and history alone, and before every change of a slice.
 
-Publication is not built yet. Once it is, that a campaign is published once is one more function in `INVARIANTS`.
+What a publication has to be is in `publication_invariants`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,21 @@ from dpone_runtime.domain.campaign import Window
 from dpone_runtime.domain.chunk_record import TRANSITIONS, ChunkStatus
 from dpone_runtime.domain.lease import LEASE_TTL
 from tests.simulation.database import Database, Session
-from tests.simulation.tables import Commit, Row
+from tests.simulation.lanes import PARTS
+from tests.simulation.publication_invariants import (
+    Publications,
+    a_campaign_writes_its_own_table,
+    a_round_is_published_once,
+    nothing_is_committed_into_what_is_published,
+    the_live_table_changes_with_its_receipt,
+    what_is_published_is_whole,
+    what_was_stopped_is_not_published,
+)
+from tests.simulation.rows import is_over
+from tests.simulation.tables import BY_HAND, Commit, Row
+from tests.simulation.violations import ViolationError
 
-PARTS = 2
-_OVER = ("complete", "published", "closed")
 _RENEWED = {"lease_expires_at", "leased_at", "renewed_by"}
-
-
-class ViolationError(Exception):
-    """An invariant does not hold. `name` is the invariant's, the text says what was found."""
-
-    def __init__(self, name: str, found: str) -> None:
-        super().__init__(f"{name}: {found}")
-        self.name = name
 
 
 @dataclass
@@ -36,7 +38,10 @@ class Expectation:
     """What the history says of the target: of each day the attempts whose rows it holds, and what was committed when."""
 
     max_active: int | None
-    days: dict[int, list[str]] = field(default_factory=dict)
+    days: dict[tuple[str, int], list[str]] = field(default_factory=dict)
+    by_hand: Counter[tuple[str, int, str, int]] = field(default_factory=Counter)
+    """Rows that no campaign has written."""
+
     committed: Counter[tuple[str, int, int]] = field(default_factory=Counter)
 
     reasons: dict[str, str | None] = field(default_factory=dict)
@@ -52,17 +57,23 @@ class Expectation:
                 self.reasons[event["run_key"]] = event["detail"]
             if event["kind"] == "committed":
                 self._committed(commit, event)
+        self.by_hand.update(
+            (row.relation, row.day, row.owner, row.part)
+            for row in commit.wrote.inserted.values()
+            if row.run_key == BY_HAND
+        )
 
     def _committed(self, commit: Commit, event: Row) -> None:
         run_key, index = event["run_key"], event["chunk_index"]
         self.committed[run_key, event["round"], index] += 1
         row, campaign = commit.after.chunks[run_key, index], commit.after.campaigns[run_key]
+        table = campaign["shadow_relation"] or campaign["target_relation"]
         for day in range(*map(_ordinal, (row["lower_bound"], row["upper_bound"]))):
             appends = campaign["inner_mode"] == InnerMode.INCREMENTAL_APPEND
-            kept = self.days.get(day, []) if appends else []
+            kept = self.days.get((table, day), []) if appends else []
             if kept and self.reasons[run_key] is None:
                 raise ViolationError("exactly once", f"{_place(row)} was appended to rows that are there")
-            self.days[day] = [*kept, event["owner"]]
+            self.days[table, day] = [*kept, event["owner"]]
 
 
 def _ordinal(bound: str) -> int:
@@ -83,19 +94,20 @@ def rows_are_there_exactly_once(commit: Commit, expectation: Expectation) -> Non
             )
     if not commit.wrote.inserted and not commit.wrote.deleted and not commit.wrote.events:
         return
-    found = Counter((row.day, row.owner, row.part) for row in commit.after.rows.values())
+    found = Counter((row.relation, row.day, row.owner, row.part) for row in commit.after.rows.values())
     wanted = Counter(
-        (day, owner, part)
-        for day, owners in expectation.days.items()
+        (table, day, owner, part)
+        for (table, day), owners in expectation.days.items()
         for owner in owners
         for part in range(1, PARTS + 1)
     )
+    wanted.update(expectation.by_hand)
     if found != wanted:
-        day = min(key[0] for key in (found - wanted) + (wanted - found))
+        table, day = min(key[:2] for key in (found - wanted) + (wanted - found))
         raise ViolationError(
             "exactly once",
-            f"day {date.fromordinal(day)} has {sum(n for key, n in found.items() if key[0] == day)} rows, "
-            f"{sum(n for key, n in wanted.items() if key[0] == day)} of them as the ledger tells",
+            f"day {date.fromordinal(day)} has {sum(n for key, n in found.items() if key[:2] == (table, day))} rows, "
+            f"{sum(n for key, n in wanted.items() if key[:2] == (table, day))} of them as the ledger tells",
         )
 
 
@@ -216,14 +228,16 @@ def no_two_campaigns_write_one_slice(commit: Commit, _expectation: Expectation) 
     """Campaigns that may still write to the target do not overlap."""
     if not commit.wrote.campaigns:
         return
-    writing = [row for row in commit.after.campaigns.values() if row["status"] not in _OVER]
+    writing = [row for row in commit.after.campaigns.values() if not is_over(row)]
     for one, two in combinations(writing, 2):
-        if _window(one).overlaps(_window(two)):
+        if one["target_relation"] == two["target_relation"] and _window(one).overlaps(_window(two)):
             raise ViolationError("overlap", f"{one['run_key']} and {two['run_key']} may both write")
 
 
 def _window(row: Row) -> Window:
-    return Window(row["window_column"], row["window_kind"], row["window_lower"], row["window_upper"])
+    """What it may change: everything, where the table is exchanged."""
+    column, kind, lower, upper = (row[f"window_{name}"] for name in ("column", "kind", "lower", "upper"))
+    return Window(column, kind, lower, upper, everything=row["shadow_relation"] is not None)
 
 
 INVARIANTS: tuple[Callable[[Commit, Expectation], None], ...] = (
@@ -236,15 +250,28 @@ INVARIANTS: tuple[Callable[[Commit, Expectation], None], ...] = (
     tallies_agree_with_the_rows,
     no_two_campaigns_write_one_slice,
 )
+OF_PUBLICATIONS = (
+    a_round_is_published_once,
+    the_live_table_changes_with_its_receipt,
+    what_is_published_is_whole,
+    what_was_stopped_is_not_published,
+    a_campaign_writes_its_own_table,
+    nothing_is_committed_into_what_is_published,
+)
 
 
 def watch(database: Database, expectation: Expectation) -> None:
     """Hold a database to all of this from now on."""
 
+    publications = Publications()
+
     def check(commit: Commit) -> None:
         expectation.follow(commit)
         for invariant in INVARIANTS:
             invariant(commit, expectation)
+        publications.follow(commit)
+        for one in OF_PUBLICATIONS:
+            one(commit, publications)
 
     def one_transaction_a_chunk(session: Session) -> None:
         loads = session.changes().loads

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date, timedelta
 
 from dpone_contract.errors import ErrorCode
-from dpone_contract.manifest import InnerMode, TableName
+from dpone_contract.manifest import InnerMode
 from dpone_runtime.adapters.postgres.completion import RowCompletion
 from dpone_runtime.adapters.postgres.connect import DATA_LOCK_WAIT_MS
 from dpone_runtime.adapters.postgres.seen_table import SeenTable
@@ -16,25 +16,31 @@ from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.lanes import LaneEvent, LaneEventKind, LaneId
 from tests.simulation.database import Session
+from tests.simulation.exchange import lock_table, settings
 from tests.simulation.pipes import Stream
+from tests.simulation.preparation import LoadedTable
 from tests.simulation.processes import Process
 from tests.simulation.reading import SCHEMA
-from tests.simulation.session import QUERIES, settings
+from tests.simulation.session import QUERIES
 from tests.simulation.tables import Answer, ConnectionLostError, LockNotAvailableError, NotNullViolationError
 
 COMPLETION = RowCompletion(SCHEMA)
 LOCK_WAIT = timedelta(seconds=5)
 DATA_LOCK_WAIT = timedelta(milliseconds=DATA_LOCK_WAIT_MS)
-SEEN = SeenTable(
-    table=TableName.model_validate({"schema": "public", "name": "flights"}), relation=1, kind="r", types={}
-)
-LOOK = (*SEEN.lock("ROW EXCLUSIVE"), SEEN.look())
+PARTS = 2
+"""How many rows an attempt writes of a day."""
 SILENCE = 90.0
 SLOW_TICK = timedelta(seconds=5)
 """A coordinator may come back from its wait later than it asked to; so a wait of minutes takes a few steps only."""
 
 Condition = Callable[[], bool]
 Steps = Generator[Condition | None, None, None]
+
+
+def rows_of(request: LoadRequest) -> int:
+    """How many rows an attempt writes."""
+    days = date.fromisoformat(request.chunk.upper) - date.fromisoformat(request.chunk.lower)
+    return PARTS * days.days
 
 
 class Lane:
@@ -124,10 +130,18 @@ class Lane:
         if not begun.rows[-1]:
             yield from self._ask(QUERIES.statement("rollback"))
             return self._event(request, LaneEventKind.LEASE_LOST)
-        for batch in (LOOK, *((statement,) for statement in self._pool.slice_change(request))):
+        for batch in (
+            self._pool.look(),
+            *((statement,) for statement in self._pool.slice_change(request)),
+        ):
             answer = yield from self._ask(*batch)
             if answer.error is not None:
                 return self._failed(request, answer)
+            if batch[-1].name == "seen_columns" and not self._pool.is_same(answer):
+                yield from self._ask(QUERIES.statement("rollback"))
+                return self._event(
+                    request, LaneEventKind.FAILED, code=ErrorCode.BACKFILL_CAMPAIGN_DRIFT.value
+                )
             if self.poisoned:
                 self.poisoned = False
                 yield from self._ask(QUERIES.statement("rollback"))
@@ -135,9 +149,10 @@ class Lane:
         return (yield from self._commit(request))
 
     def _commit(self, request: LoadRequest) -> Generator[Condition | None, None, LaneEvent]:
+        rows = rows_of(request)
         done = yield from self._ask(
             settings(LOCK_WAIT),
-            *COMPLETION.complete(request, LoadReceipt(2, 2, 2)),
+            *COMPLETION.complete(request, LoadReceipt(rows, rows, rows)),
             QUERIES.statement("commit"),
         )
         if isinstance(done.error, NotNullViolationError):
@@ -156,20 +171,33 @@ class Lane:
     def _event(
         self, request: LoadRequest, kind: LaneEventKind, code: str | None = None, *, transient: bool = False
     ) -> LaneEvent:
-        rows = 2 if kind is LaneEventKind.COMMITTED else 0
+        rows = rows_of(request) if kind is LaneEventKind.COMMITTED else 0
         told = LaneEvent(self.number, kind, request.chunk.index, rows, rows, rows, message=kind.value)
         return replace(told, code=code, transient=transient)
 
 
 class SimulatedLanes:
-    """The lanes of one coordinator. `started` is told of each."""
+    """The lanes of one coordinator, which load `table`. `started` is told of each."""
 
-    def __init__(self, parent: Process, mode: InnerMode, started: Callable[[Lane], None]) -> None:
+    def __init__(
+        self, parent: Process, mode: InnerMode, table: LoadedTable, started: Callable[[Lane], None]
+    ) -> None:
         self.parent = parent
         self._mode = mode
+        self._table = table
         self._started = started
         self._lanes: dict[LaneId, Lane] = {}
         self._count = 0
+
+    def look(self) -> tuple[Statement, ...]:
+        """Give what locks the table against changes and looks whether it is the one that it was."""
+        seen = SeenTable(table=self._table.name, relation=int(self._table.relation), kind="r", types={})
+        (lock,) = seen.lock("ROW EXCLUSIVE")
+        return (replace(lock, values=lock_table(self._table.name, "ROW EXCLUSIVE").values), seen.look())
+
+    def is_same(self, answer: Answer) -> bool:
+        """Whether the table is the one that it was."""
+        return answer.rows[-1] == [(self._table.relation,)]
 
     def slice_change(self, request: LoadRequest) -> tuple[Statement, ...]:
         """Give what changes the slice: DELETE where the mode replaces, COPY in two halves."""
@@ -179,6 +207,7 @@ class SimulatedLanes:
             "round": request.round,
             "revision": request.revision,
             "owner": request.owner,
+            "table": str(self._table.name),
             "lower": date.fromisoformat(request.chunk.lower).toordinal(),
             "upper": date.fromisoformat(request.chunk.upper).toordinal(),
         }

@@ -8,14 +8,13 @@ from typing import Any
 
 from tests.simulation.conditions import Condition, conditions_without
 from tests.simulation.database import Session
-from tests.simulation.rows import campaign_columns, chunk_columns, event_columns, shown_status
+from tests.simulation.rows import campaign_columns, chunk_columns, event_columns, is_over, shown_status
 from tests.simulation.tables import Row
 from tests.simulation.weakening import Weakening
 
 Values = Mapping[str, Any]
 Rows = list[tuple[Any, ...]]
 SCHEMA = "dpone_audit"
-_OVER = ("complete", "published", "closed")
 _VERDICTS = ("verified", "differs")
 
 
@@ -23,6 +22,7 @@ class ReadingStatements:
     """What reads; a weakening leaves conditions out, of what writes as well."""
 
     def __init__(self, weakening: Weakening) -> None:
+        self.weakening = weakening
         self._conditions = conditions_without(weakening.conditions)
 
     def _holds(self, query: str, row: Row, values: Values, now: datetime) -> bool:
@@ -113,6 +113,12 @@ class ReadingStatements:
         rows = session.chunks_of(values["run_key"])
         return [row for row in rows if self._holds(query, row, values, now)]
 
+    def query_receipts(self, session: Session, values: Values) -> Rows:
+        campaign = session.campaign(values["run_key"])
+        told = {**values, "campaign_round": campaign and campaign["round"]}
+        found = self._found("receipts", session, told)
+        return [(len(found), sum(row["rows_loaded"] for row in found))]
+
     def query_count_statuses(self, session: Session, values: Values) -> Rows:
         run_key, round_number = values["run_key"], values["round"]
         committed = sum(
@@ -146,7 +152,7 @@ class ReadingStatements:
             if row["target_server"] == values["server"]
             and row["target_database"] == values["database"]
             and row["target_relation"] == values["relation"]
-            and (values["over"] or row["status"] not in _OVER)
+            and (values["over"] or not is_over(row))
         ]
         now = session.clock()
         return [

@@ -13,6 +13,7 @@ CAMPAIGN_COLUMNS = (
     *("window_everything", "source_server", "source_database", "source_relation", "source_name"),
     *("target_server", "target_database", "target_relation", "target_name"),
     *("reason", "requested_by", "created_at", "updated_at", "loaded_columns"),
+    *("shadow_relation", "shadow_name", "object_contract"),
 )
 CHUNK_COLUMNS = (
     *("run_key", "chunk_index", "status", "revision", "round", "attempt", "owner", "lease_expires_at"),
@@ -46,3 +47,9 @@ def shown_status(row: Row, round_number: int, now: datetime) -> str:
     if row["status"] == "running" and row["lease_expires_at"] <= now:
         return "lease_expired"
     return str(row["status"])
+
+
+def is_over(row: Row) -> bool:
+    """Whether a campaign can no longer write; one that is complete and not published can."""
+    waits = row["status"] == "complete" and row["shadow_relation"] is not None
+    return row["status"] in ("complete", "published", "closed") and not waits

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from tests.simulation.invariants import ViolationError
+from tests.simulation.decisions import Decision, Setup
 from tests.simulation.stories import Family, decisions, family_of, tell_story
+from tests.simulation.violations import ViolationError
 from tests.simulation.weakening import SOUND, Weakening
-from tests.simulation.world import Decision, Setup, World
+from tests.simulation.world import World
 
 MOST_REPLAYS = 1500
 

@@ -6,17 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
-from dpone_contract.errors import CampaignBusyError, DatabaseFailedError
-from dpone_runtime.adapters.postgres.batches import lock_key, postgres_queries, settings_statement
+from dpone_contract.errors import CampaignBusyError, DatabaseFailedError, TableMissingError
+from dpone_runtime.adapters.postgres.batches import lock_key, postgres_queries
 from dpone_runtime.adapters.postgres.session import FENCE_SILENCE, FENCE_WAIT, PROTOCOL_IDLE_MS
 from dpone_runtime.adapters.sql.ledger import TABLES
 from dpone_runtime.adapters.sql.queries import Queries, Statement
 from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.adapters.sql.session import LockTimeoutError
 from dpone_runtime.domain.capabilities import StateCapabilities
+from dpone_runtime.domain.publication import ShadowContent, Swap
+from tests.simulation import exchange
 from tests.simulation.database import Session
+from tests.simulation.exchange import settings
 from tests.simulation.reading import SCHEMA
-from tests.simulation.tables import Answer, ConnectionLostError, LockNotAvailableError
+from tests.simulation.tables import Answer, ConnectionLostError, LockNotAvailableError, UndefinedTableError
 
 QUERIES = postgres_queries(SCHEMA)
 _LOST = "the connection broke while writing the ledger"
@@ -62,7 +65,7 @@ class SimulatedSession:
     def fence(self, lock: object, held_by: str) -> Iterator[SimulatedFence]:
         server = self._connect("fence")
         try:
-            taken = _ask(server, (QUERIES.statement("fence_take", lock=lock),), self._wait)
+            taken = asked(server, (QUERIES.statement("fence_take", lock=lock),), self._wait)
             if not taken[0][0][0] and not self._take_from_silent_run(server, lock, held_by):
                 raise CampaignBusyError("held by another run", where=held_by, run_key=held_by)
             yield SimulatedFence(server, QUERIES.statement("fence_held", lock=lock), self._wait)
@@ -71,14 +74,20 @@ class SimulatedSession:
 
     def _take_from_silent_run(self, server: Session, lock: object, run_key: str) -> bool:
         silent = QUERIES.statement("end_silent_run", lock=lock, run_key=run_key, silence=FENCE_SILENCE)
-        if not _ask(server, (silent,), self._wait)[0]:
+        if not asked(server, (silent,), self._wait)[0]:
             return False
         begin, taking = self.begin_statements(FENCE_WAIT), QUERIES.statement("session_lock", lock=lock)
         try:
-            _ask(server, (*begin, taking, QUERIES.statement("commit")), self._wait)
+            asked(server, (*begin, taking, QUERIES.statement("commit")), self._wait)
         except LockTimeoutError:
             return False
         return True
+
+    def hold_shadow(self, swap: Swap) -> ShadowContent:
+        return exchange.hold_shadow(self.batch, swap)
+
+    def swap_tables(self, swap: Swap) -> None:
+        exchange.swap_tables(self.batch, swap)
 
     def capabilities(self) -> StateCapabilities:
         return StateCapabilities(
@@ -105,20 +114,16 @@ class SimulatedFence:
 
     def held(self) -> bool:
         try:
-            return bool(_ask(self._server, (self._held,), self._wait)[0][0][0])
+            return bool(asked(self._server, (self._held,), self._wait)[0][0][0])
         except DatabaseFailedError:
             return False
 
 
-def settings(lock_wait: timedelta, idle_ms: int | None = None) -> Statement:
-    """Set how long a transaction waits for a lock, 0 for ever, and how long it may be idle."""
-    values = {"lock_timeout": str(int(lock_wait.total_seconds() * 1000))}
-    if idle_ms is not None:
-        values["idle_in_transaction_session_timeout"] = str(idle_ms)
-    return settings_statement(values)
+def asked(server: Session, statements: Sequence[Statement], wait: Wait) -> list[list[Row]]:
+    """Send statements together, and give each one's rows.
 
-
-def _ask(server: Session, statements: Sequence[Statement], wait: Wait) -> list[list[Row]]:
+    Errors: LockTimeoutError, TableMissingError, DatabaseFailedError; the transaction is undone.
+    """
     return _rows(_answer(server, statements, wait))
 
 
@@ -133,6 +138,10 @@ def _rows(answer: Answer) -> list[list[Row]]:
         raise LockTimeoutError from answer.error
     if isinstance(answer.error, ConnectionLostError):
         raise DatabaseFailedError(_LOST, next_step="run it again", transient=True)
+    if isinstance(answer.error, UndefinedTableError):
+        raise TableMissingError(
+            f"there is no table {answer.error}", next_step="look for it"
+        ) from answer.error
     if answer.error is not None:
         raise DatabaseFailedError("a statement was refused", next_step="run it again") from answer.error
     return [list(rows) for rows in answer.rows]

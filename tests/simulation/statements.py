@@ -8,8 +8,9 @@ from typing import Any
 
 from dpone_runtime.adapters.sql.queries import Statement
 from tests.simulation.database import EVER, Session, Waiting
-from tests.simulation.reading import ReadingStatements, Rows, Values
+from tests.simulation.reading import Rows, Values
 from tests.simulation.rows import CAMPAIGN_COLUMNS, CHUNK_COLUMNS
+from tests.simulation.table_statements import TableStatements, required
 from tests.simulation.tables import NotNullViolationError, Row, TargetRow, changed
 from tests.simulation.weakening import SOUND, Weakening
 
@@ -17,9 +18,14 @@ FEW_SLOTS = 2
 """Of those in which commits are counted, so that a few chunks meet in one."""
 DONE: Rows = [(1,)]
 _NO_LOCKS: Mapping[int, str] = {}
+_MOVES = (
+    *("status", "revision", "round", "reason", "requested_by", "loaded_columns", "target_relation"),
+    *("shadow_relation", "shadow_name", "object_contract"),
+)
+"""What a change of a campaign writes."""
 
 
-class Statements(ReadingStatements):
+class Statements(TableStatements):
     """The executor of a database. A weakening leaves out what it names; `purposes` says which lock is for what."""
 
     def __init__(self, weakening: Weakening = SOUND, purposes: Mapping[int, str] = _NO_LOCKS) -> None:
@@ -27,7 +33,6 @@ class Statements(ReadingStatements):
         missing, unshared = weakening.locks, weakening.locks | weakening.shared_locks
         self._no_locks = {lock for lock, purpose in purposes.items() if purpose in missing}
         self._no_shared_locks = {lock for lock, purpose in purposes.items() if purpose in unshared}
-        self._weakening = weakening
         self._queries: dict[str, Callable[[Session, Values], Rows | Waiting]] = {
             name.removeprefix("query_"): getattr(self, name)
             for name in dir(self)
@@ -93,27 +98,20 @@ class Statements(ReadingStatements):
             holder.signalled = True
         return [(True,) for _ in silent]
 
-    def query_lock_table(self, _session: Session, _values: Values) -> Rows:
-        """Data transactions do not exclude one another, and nobody changes the table."""
-        return []
-
-    def query_seen_columns(self, _session: Session, _values: Values) -> Rows:
-        return []
-
     def query_clock(self, session: Session, _values: Values) -> Rows:
         return [(session.clock(),)]
 
     def query_fence_take(self, session: Session, values: Values) -> Rows:
-        return [(self._weakening.fence or session.take(values["lock"], of_session=True), 0)]
+        return [(self.weakening.fence or session.take(values["lock"], of_session=True), 0)]
 
     def query_fence_held(self, session: Session, values: Values) -> Rows:
-        return [(self._weakening.fence or session in session.database.advisory.get(values["lock"], {}),)]
+        return [(self.weakening.fence or session in session.database.advisory.get(values["lock"], {}),)]
 
     def query_chunk_lock_holders(self, session: Session, values: Values) -> Rows:
         holders = [
             found for found in session.database.advisory.get(values["lock"], {}) if found is not session
         ]
-        if self._weakening.endings:
+        if self.weakening.endings:
             return []
         for holder in holders:
             holder.signalled = True
@@ -142,8 +140,7 @@ class Statements(ReadingStatements):
         assert newest is not None
         if newest is not row and not self._holds("update_campaign", newest, values, session.clock()):
             return []
-        columns = ("status", "revision", "round", "reason", "requested_by", "loaded_columns")
-        row = changed(newest, **{name: values[name] for name in columns}, updated_at=session.clock())
+        row = changed(newest, **{name: values[name] for name in _MOVES}, updated_at=session.clock())
         session.changes().campaigns[key] = row
         return _event(session, values, row)
 
@@ -246,7 +243,7 @@ class Statements(ReadingStatements):
         return _event(session, told, row, owner=row["owner"])
 
     def _count(self, session: Session, tally: tuple[str, int, int], chunks: int) -> Waiting:
-        if not self._weakening.tallies:
+        if not self.weakening.tallies:
             yield from _row_lock(session, ("tally", *tally))
             session.changes().tallies[tally] = session.tally(tally) + chunks
         return []
@@ -268,9 +265,9 @@ class Statements(ReadingStatements):
     def query_slice(self, session: Session, values: Values) -> Waiting:
         """Delete a slice by its days; rows that somebody else deletes meanwhile are waited for and left out."""
         _touch(session, values)
-        snapshot = session.database.committed
+        snapshot, relation = session.database.committed, required(session, values["table"])
         for number, row in snapshot.rows.items():
-            if values["lower"] <= row.day < values["upper"]:
+            if row.relation == relation and values["lower"] <= row.day < values["upper"]:
                 yield from _row_lock(session, ("row", number))
                 if number in session.database.committed.rows:
                     session.changes().deleted.add(number)
@@ -335,10 +332,11 @@ def _touch(session: Session, values: Values) -> None:
 
 
 def _insert(session: Session, values: Values, *, part: int) -> Rows:
-    wrote, database = session.changes(), session.database
+    wrote, database, relation = session.changes(), session.database, required(session, values["table"])
     for day in range(values["lower"], values["upper"]):
         database.rows_written += 1
         wrote.inserted[database.rows_written] = TargetRow(
+            relation,
             day,
             part,
             *(values[name] for name in ("run_key", "chunk_index", "round", "revision", "owner")),

@@ -7,17 +7,18 @@ allows some kinds and forbids the others, so that rare ones are not drowned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
-from dpone_contract.manifest import InnerMode
 from dpone_runtime.domain.lease import LEASE_TTL
 from tests.simulation.database import EVER, Session
+from tests.simulation.decisions import Decision, Kind, Load, Setup, Start
 from tests.simulation.lanes import Lane
-from tests.simulation.processes import Clocks, Process
+from tests.simulation.processes import Process
+from tests.simulation.publication_stories import publishing, republishing
+from tests.simulation.story import Story, Trigger, clocks, mode
 from tests.simulation.turns import anybody, by_rank, mostly_the_same
-from tests.simulation.world import Decision, Kind, Load, Setup, Start, World
+from tests.simulation.world import World
 
 FAULTS = (
     *("kill", "vanish", "freeze", "stop for ever", "wake", "interrupt", "poison"),
@@ -40,45 +41,11 @@ class Family(StrEnum):
     CLOSING = "closing"
     OPENING = "opening"
     ROUNDS = "rounds"
+    PUBLISHING = "publishing"
+    REPUBLISHING = "republishing"
 
 
 FAMILIES = tuple(Family)
-
-
-@dataclass(frozen=True)
-class Trigger:
-    """A decision that is made `delay` steps after a session whose name begins with `by` has begun a statement."""
-
-    by: str
-    statement: str
-    delay: int
-    decision: Decision
-
-
-@dataclass
-class Story:
-    """The setup, and what happens at which step, or after which statement."""
-
-    setup: Setup
-    length: int
-    agenda: list[tuple[int, Decision]] = field(default_factory=list)
-    triggers: list[Trigger] = field(default_factory=list)
-    fault_rate: float = 0.02
-    faults: tuple[str, ...] = ()
-
-    def at(self, step: int, what: str, actor: str = "", seconds: float = 0.0) -> None:
-        """Put a decision on the agenda."""
-        self.agenda.append((step, Decision(what, actor, seconds)))
-
-    def after(
-        self, by: str, statement: str, delay: int, what: str, actor: str = "", seconds: float = 0.0
-    ) -> None:
-        """Have a decision follow a statement."""
-        self.triggers.append(Trigger(by, statement, delay, Decision(what, actor, seconds)))
-
-    def start(self, step: int, start: Start) -> None:
-        """Have a process start at a step."""
-        self.agenda.append((step, Decision("start", start.name, start=start)))
 
 
 def family_of(seed: int) -> Family:
@@ -155,23 +122,10 @@ def _fault(what: str, chance: Random, world: World) -> Decision | None:
 # The families.
 
 
-def _clocks(chance: Random) -> Clocks:
-    """An own clock for each process, and a wall clock that may be minutes off."""
-    return Clocks(
-        rate=chance.choice((0.5, 1.0, 1.0, 1.5)),
-        offset=chance.choice((0.0, 1e6)),
-        skew=chance.choice((-300.0, -20.0, 0.0, 20.0, 300.0)),
-    )
-
-
-def _mode(chance: Random) -> InnerMode:
-    return chance.choice((InnerMode.PARTITION_REPLACE, InnerMode.INCREMENTAL_APPEND))
-
-
 def _items(chance: Random) -> Story:
     """Mapped items of one campaign, some cleared and so running twice."""
     chunks = chance.randint(2, 4)
-    story = Story(Setup((Load("a", 0, chunks, mode=_mode(chance)),), chance.randint(1, 2)), 260)
+    story = Story(Setup((Load("a", 0, chunks, mode=mode(chance)),), chance.randint(1, 2)), 260)
     for number in range(1, chance.randint(2, 4) + 1):
         first = chance.randint(1, chunks)
         last = chance.randint(first, chunks)
@@ -180,7 +134,7 @@ def _items(chance: Random) -> Story:
             *(f"item {number}", Kind.ITEM, 0, first, last),
             stop_after_failures=halts,
             failed_only=number > 1 and chance.random() < 0.2,
-            clocks=_clocks(chance),
+            clocks=clocks(chance),
         )
         story.start(chance.randint(0, 40 * number), start)
     return story
@@ -188,7 +142,7 @@ def _items(chance: Random) -> Story:
 
 def _internal(chance: Random) -> Story:
     """Runs of mode internal, one after another and at once, and somebody who cancels."""
-    story = Story(Setup((Load("a", 0, chance.randint(1, 4), mode=_mode(chance)),)), 260)
+    story = Story(Setup((Load("a", 0, chance.randint(1, 4), mode=mode(chance)),)), 260)
     for number in range(1, chance.randint(1, 3) + 1):
         reason = "go on" if chance.random() < 0.5 else None
         lanes = chance.randint(1, 2)
@@ -197,7 +151,7 @@ def _internal(chance: Random) -> Story:
             lanes=lanes,
             reason=reason,
             failed_only=number > 1 and chance.random() < 0.2,
-            clocks=_clocks(chance),
+            clocks=clocks(chance),
         )
         story.start(chance.randint(0, 90) * (number > 1), start)
     if chance.random() < 0.4:
@@ -216,8 +170,8 @@ def _takeover(chance: Random) -> Story:
     """One run does not renew in time, and another takes over what the first is still at."""
     chunks = chance.randint(1, 2)
     limit = chance.choice((None, 1, 2))
-    story = Story(Setup((Load("a", 0, chunks, mode=_mode(chance)),), limit), 220)
-    story.start(0, Start("item 1", Kind.ITEM, 0, clocks=_clocks(chance)))
+    story = Story(Setup((Load("a", 0, chunks, mode=mode(chance)),), limit), 220)
+    story.start(0, Start("item 1", Kind.ITEM, 0, clocks=clocks(chance)))
     asleep = chance.randint(12, 60)
     coordinator = chance.choice(("freeze", "freeze", "kill", "stop for ever"))
     lane, sink = "item 1/lane 1", "item 1/lane 1/sink"
@@ -247,7 +201,7 @@ def _takeover(chance: Random) -> Story:
             story.after(lane, "complete_chunk", 0, "freeze", sink)
             story.after(lane, "complete_chunk", 1, "lose the answer of", sink)
             story.after(lane, "complete_chunk", chance.randint(5, 40), "wake", sink)
-    story.start(asleep + chance.randint(0, 60), Start("item 2", Kind.ITEM, 0, clocks=_clocks(chance)))
+    story.start(asleep + chance.randint(0, 60), Start("item 2", Kind.ITEM, 0, clocks=clocks(chance)))
     story.at(asleep + chance.randint(20, 120), "wake", "item 1")
     return story
 
@@ -275,7 +229,7 @@ def _pause(story: Story, chance: Random, statement: str) -> None:
 def _renewal(chance: Random) -> Story:
     """A renewal comes at the last moment or too late, while others look whether the lease has lapsed."""
     chunks = chance.randint(1, 3)
-    story = Story(Setup((Load("a", 0, chunks, mode=_mode(chance)),), chance.choice((1, 2))), 220)
+    story = Story(Setup((Load("a", 0, chunks, mode=mode(chance)),), chance.choice((1, 2))), 220)
     story.start(0, Start("item 1", Kind.ITEM, 0))
     lane, sink = "item 1/lane 1", "item 1/lane 1/sink"
     # A lane that is frozen itself would be given up for its silence.
@@ -292,7 +246,7 @@ def _renewal(chance: Random) -> Story:
         if chance.random() < 0.8:
             story.after("item 1", "renew_chunk", 0, "freeze", "item 1/ledger")
             story.after("item 1", "renew_chunk", chance.randint(5, 40), "wake", "item 1/ledger")
-    story.start(chance.randint(0, 60), Start("item 2", Kind.ITEM, 0, first, clocks=_clocks(chance)))
+    story.start(chance.randint(0, 60), Start("item 2", Kind.ITEM, 0, first, clocks=clocks(chance)))
     if chance.random() < 0.5:
         story.after("item 1", "renew_chunk", chance.randint(0, 30), "wake", sink)
     return story
@@ -301,16 +255,16 @@ def _renewal(chance: Random) -> Story:
 def _closing(chance: Random) -> Story:
     """A cancelled campaign is closed by another on the same target, while something of it is still at work."""
     loads = (
-        Load("a", 0, chance.randint(1, 2), mode=_mode(chance)),
-        Load("b", chance.randint(0, 1), 1, days=chance.randint(1, 2), mode=_mode(chance)),
+        Load("a", 0, chance.randint(1, 2), mode=mode(chance)),
+        Load("b", chance.randint(0, 1), 1, days=chance.randint(1, 2), mode=mode(chance)),
     )
     story = Story(Setup(loads), 240)
-    story.start(0, Start("item 1", Kind.ITEM, 0, clocks=_clocks(chance)))
+    story.start(0, Start("item 1", Kind.ITEM, 0, clocks=clocks(chance)))
     _fall_asleep(story, chance, chance.choice(("freeze", "freeze", "kill")))
     asleep = chance.randint(25, 60)
     story.start(asleep, Start("cancel", Kind.CANCEL, 0))
     other = asleep + chance.randint(10, 60)
-    story.start(other, Start("item 2", Kind.ITEM, 1, clocks=_clocks(chance)))
+    story.start(other, Start("item 2", Kind.ITEM, 1, clocks=clocks(chance)))
     if chance.random() < 0.7:
         story.after("item 2", "claimed_chunks", chance.randint(0, 8), "wake", "item 1/lane 1")
         _pause(story, chance, "clock")
@@ -328,7 +282,7 @@ def _opening(chance: Random) -> Story:
     if chance.random() < 0.2:
         return _taken_in_turn(chance)
     loads = tuple(
-        Load(key, begins, chance.randint(1, 2), mode=_mode(chance), templated=chance.random() < 0.3)
+        Load(key, begins, chance.randint(1, 2), mode=mode(chance), templated=chance.random() < 0.3)
         for key, begins in (("a", 0), ("b", chance.randint(0, 1)), ("c", 1))
     )
     story = Story(Setup(loads[: chance.randint(2, 3)]), 260)
@@ -338,7 +292,7 @@ def _opening(chance: Random) -> Story:
         kind = chance.choice((Kind.ITEM, Kind.INTERNAL))
         story.start(
             chance.randint(0, chance.choice((25, 90)) * number),
-            Start(f"run {number}", kind, load, reason=reason, clocks=_clocks(chance)),
+            Start(f"run {number}", kind, load, reason=reason, clocks=clocks(chance)),
         )
     if chance.random() < 0.6:
         story.start(chance.randint(20, 120), Start("cancel", Kind.CANCEL, 0))
@@ -347,12 +301,12 @@ def _opening(chance: Random) -> Story:
 
 def _taken_in_turn(chance: Random) -> Story:
     """Two campaigns take one window from one another: each is cancelled before it is through, and resumed."""
-    loads = tuple(Load(key, 0, chance.randint(1, 2), mode=_mode(chance)) for key in ("a", "b"))
+    loads = tuple(Load(key, 0, chance.randint(1, 2), mode=mode(chance)) for key in ("a", "b"))
     story, step = Story(Setup(loads), 420), 0
     for number in range(1, 5):
         load = number % 2
         reason = "go on" if number > 2 else None
-        story.start(step, Start(f"item {number}", Kind.ITEM, load, reason=reason, clocks=_clocks(chance)))
+        story.start(step, Start(f"item {number}", Kind.ITEM, load, reason=reason, clocks=clocks(chance)))
         if number < 3 or chance.random() < 0.3:
             story.start(step + chance.randint(12, 60), Start(f"cancel {number}", Kind.CANCEL, load))
         step += chance.randint(40, 110)
@@ -366,7 +320,7 @@ def _rounds(chance: Random) -> Story:
     story = Story(Setup((load,), chance.choice((None, 1, 2))), 320)
     for number in range(1, chance.randint(2, 4) + 1):
         step = chance.randint(0, 70) * (number - 1)
-        story.start(step, Start(f"item {number}", Kind.ITEM, 0, clocks=_clocks(chance)))
+        story.start(step, Start(f"item {number}", Kind.ITEM, 0, clocks=clocks(chance)))
     for number in range(1, chance.randint(0, 2) + 1):
         only = frozenset({chance.randint(1, chunks)}) if chance.random() < 0.5 else None
         story.start(chance.randint(20, 160), Start(f"restart {number}", Kind.RESTART, 0, only=only))
@@ -381,4 +335,6 @@ _TELLERS: dict[Family, Callable[[Random], Story]] = {
     Family.CLOSING: _closing,
     Family.OPENING: _opening,
     Family.ROUNDS: _rounds,
+    Family.PUBLISHING: publishing,
+    Family.REPUBLISHING: republishing,
 }

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 Row = dict[str, Any]
+BY_HAND = "somebody"
+"""The run key of rows that no campaign has written."""
 
 
 class StatementError(Exception):
@@ -16,6 +18,10 @@ class StatementError(Exception):
 
 class LockNotAvailableError(StatementError):
     """A lock was not free within `lock_timeout`."""
+
+
+class UndefinedTableError(StatementError):
+    """No table has this name."""
 
 
 class NotNullViolationError(StatementError):
@@ -27,8 +33,9 @@ class ConnectionLostError(Exception):
 
 
 class TargetRow(NamedTuple):
-    """A row of the target: the day that it is of, and the attempt that wrote it; an attempt writes two of a day."""
+    """A row of a table: the day that it is of, and the attempt that wrote it; an attempt writes two of a day."""
 
+    relation: str
     day: int
     part: int
     run_key: str
@@ -47,6 +54,8 @@ class Tables:
     rows: Mapping[int, TargetRow]
     tallies: Mapping[tuple[str, int, int], int]
     """By run key, round and slot."""
+    names: Mapping[str, str]
+    """Which relation each table's name stands for."""
 
 
 @dataclass
@@ -59,6 +68,10 @@ class Transaction:
     inserted: dict[int, TargetRow] = field(default_factory=dict)
     deleted: set[int] = field(default_factory=set)
     tallies: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    names: dict[str, str | None] = field(default_factory=dict)
+    """Names that stand for another table now, or for none."""
+    by_hand: bool = False
+    """Somebody has put another table in the place of one."""
     loads: tuple[str, int] | None = None
     """Run key and chunk of the slice that it has begun to change."""
 

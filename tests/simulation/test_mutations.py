@@ -9,12 +9,9 @@ import pytest
 
 from dpone_runtime.domain.claim import ClaimVerdict
 from dpone_runtime.services import chunk_claims, open_campaign, run_campaign
-from tests.simulation.search import find_failure
-from tests.simulation.stories import FAMILIES, Family
+from tests.simulation.mutating import conditions, failure, without, without_locks
+from tests.simulation.stories import Family
 from tests.simulation.weakening import Weakening
-
-SCHEDULES = 600
-"""Of the families that matter, within which a mutation must be noticed."""
 
 
 @dataclass(frozen=True)
@@ -24,25 +21,6 @@ class Mutation:
     missing: Weakening
     families: tuple[Family, ...]
     broken: tuple[str, ...]
-
-
-def conditions(query: str, *texts: str) -> frozenset[tuple[str, str]]:
-    return frozenset((query, text) for text in texts)
-
-
-def without(*parts: frozenset[tuple[str, str]]) -> Weakening:
-    return Weakening(conditions=frozenset().union(*parts))
-
-
-def without_locks(*purposes: str) -> Weakening:
-    return Weakening(locks=frozenset(purposes))
-
-
-def failure(missing: Weakening, families: tuple[Family, ...] = FAMILIES, schedules: int = SCHEDULES):
-    """Look for a failure among `schedules` of the families."""
-    seeds = range(schedules * len(FAMILIES) // len(families))
-    failed, _ = find_failure(seeds, missing, families)
-    return failed
 
 
 COMPLETE_OWNER = conditions("complete_chunk", "c.owner = :owner")
@@ -60,7 +38,7 @@ NOTICED = {
     "campaign not closed at the commit": Mutation(
         without(conditions("complete_chunk: campaign", "g.status <> 'closed'")),
         (Family.CLOSING,),
-        ("closed",),
+        ("closed", "exactly once"),
     ),
     "campaign's round at the commit": Mutation(
         without(conditions("complete_chunk: campaign", "g.round = :round")), (Family.ROUNDS,), ("closed",)

@@ -5,9 +5,10 @@ from collections import Counter
 import pytest
 
 from dpone_contract.errors import LaneLostError
+from tests.simulation.decisions import Decision, Kind, Load, Setup, Start
 from tests.simulation.lanes import SILENCE
 from tests.simulation.pipes import Stream
-from tests.simulation.world import Decision, Kind, Load, Setup, Start, World
+from tests.simulation.world import World
 
 LANE = "run/lane 1"
 MOST_TURNS = 5_000

@@ -17,11 +17,12 @@ from dpone_contract.errors import (
     OverlapError,
 )
 from dpone_runtime.ports.lanes import LaneEventKind
+from tests.simulation.decisions import Kind, Load, Setup, Start
 from tests.simulation.lanes import SimulatedLanes
 from tests.simulation.search import Failed, find_failure, replay, run_seed, search, shrink, told
 from tests.simulation.stories import FAMILIES, FAULTS, Family, decisions, family_of, tell_story
 from tests.simulation.weakening import Weakening
-from tests.simulation.world import Kind, Load, Setup, Start, World
+from tests.simulation.world import World
 
 SCHEDULES = int(os.environ.get("DPONE_TEST_SIMULATION_SCHEDULES", "20000"))
 SEED = int(os.environ.get("DPONE_TEST_SIMULATION_SEED", "0"))

@@ -22,6 +22,8 @@ class Weakening:
     """Every session takes the time from its client."""
     tallies: bool = False
     """No commit is counted."""
+    table_locks: frozenset[str] = frozenset()
+    """Modes in which no table is locked."""
     fence: bool = False
     """Any number of runs hold one fence."""
 

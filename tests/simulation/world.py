@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date, timedelta
-from enum import StrEnum
 from functools import lru_cache
 from typing import Protocol
 
 from dpone_contract.chunk_kinds.dates import DateChunks
 from dpone_contract.chunk_plan import ChunkPlan, RunKey, plan_chunks
-from dpone_contract.manifest import InnerMode, RetryPolicy
+from dpone_contract.errors import CampaignBusyError, DatabaseFailedError
+from dpone_contract.manifest import RetryPolicy
 from dpone_contract.step import parse_step
 from dpone_runtime.adapters.postgres.batches import lock_key
 from dpone_runtime.adapters.sql.ledger import SqlLedger
@@ -18,88 +17,36 @@ from dpone_runtime.domain.campaign import Campaign
 from dpone_runtime.domain.chunk_record import ChunkRecord
 from dpone_runtime.domain.local_run import local_data_scope
 from dpone_runtime.services.open_campaign import OpenedCampaign, begin_round, cancel_campaign
-from dpone_runtime.services.run_campaign import RunTools, Selection, run_campaign
+from dpone_runtime.services.publish_campaign import Publication
+from dpone_runtime.services.run_campaign import CampaignRun, RunTools, Selection, run_campaign
 from dpone_runtime.services.run_report import Failure, RunReport
 from tests.campaign_factories import FIRST_DAY, TARGET, make_campaign
 from tests.simulation.database import EVER, Database, Session
-from tests.simulation.invariants import Expectation, ViolationError, watch
+from tests.simulation.decisions import Decision, Kind, Load, Setup, Start
+from tests.simulation.invariants import Expectation, watch
 from tests.simulation.lanes import Lane, SimulatedLanes
-from tests.simulation.processes import RIGHT, Clocks, Process
+from tests.simulation.preparation import (
+    LIVE,
+    NOTHING_TO_LOOK_AT,
+    Prepared,
+    prepare,
+    shadow_of,
+    swap_of,
+)
+from tests.simulation.processes import Process
 from tests.simulation.reading import SCHEMA
+from tests.simulation.rows import is_over
 from tests.simulation.session import SimulatedSession
 from tests.simulation.statements import Statements
+from tests.simulation.strangers import do_by_hand
+from tests.simulation.tables import BY_HAND, Row
+from tests.simulation.violations import ViolationError
 from tests.simulation.weakening import SOUND, Weakening
 
 LAST_RUNS = 4
 """How many runs without a fault a campaign may take to be complete, whatever has happened to it."""
 MOST_STEPS = 20_000
 LONGEST = timedelta(hours=2).total_seconds()
-
-
-@dataclass(frozen=True)
-class Load:
-    """A campaign that may be opened: days from `begins` on, counted from 0, `days` in each of `chunks`."""
-
-    run_key: str
-    begins: int
-    chunks: int
-    days: int = 1
-    mode: InnerMode = InnerMode.PARTITION_REPLACE
-    templated: bool = False
-
-
-@dataclass(frozen=True)
-class Setup:
-    """What there is before the first decision."""
-
-    loads: tuple[Load, ...]
-    max_active: int | None = None
-
-
-class Kind(StrEnum):
-    """What a process is there for."""
-
-    INTERNAL = "internal"
-    ITEM = "item"
-    CANCEL = "cancel"
-    RESTART = "restart"
-
-
-@dataclass(frozen=True)
-class Start:
-    """A process to start, and what clocks it has."""
-
-    name: str
-    kind: Kind
-    load: int
-    first: int = 1
-    last: int = 0
-    lanes: int = 1
-    reason: str | None = None
-    only: frozenset[int] | None = None
-    stop_after_failures: int | None = None
-    failed_only: bool = False
-    clocks: Clocks = RIGHT
-
-
-@dataclass(frozen=True)
-class Decision:
-    """One decision of the scheduler, about the named actor where there is one."""
-
-    what: str
-    actor: str = ""
-    seconds: float = 0.0
-    start: Start | None = None
-
-    def __str__(self) -> str:
-        if self.start is not None:
-            told = {
-                name: value
-                for name, value in vars(self.start).items()
-                if name != "name" and value != RIGHT and value
-            }
-            return f"start {self.start.name}: {', '.join(f'{name} {value}' for name, value in told.items())}"
-        return f"{self.what} {self.actor or format(self.seconds, 'g') + ' s'}"
 
 
 class Actor(Protocol):
@@ -232,6 +179,21 @@ class World:
                 self._account(actor, ran, before)
         if isinstance(actor, Process) and actor.crash is not None:
             raise ViolationError("crash", f"{actor.name} ended with {actor.crash!r}") from actor.crash
+        if isinstance(actor, Process) and isinstance(actor.result, CampaignRun):
+            self._require_true_word(actor.name, actor.result)
+
+    def _require_true_word(self, name: str, run: CampaignRun) -> None:
+        """A run does not say that a campaign cannot be published which is, be it by another run."""
+        told, opened = run.unpublished, run.opened.campaign
+        if told is None or isinstance(told, (CampaignBusyError, DatabaseFailedError)):
+            return
+        for event in self.database.events:
+            if (event["kind"], event["run_key"], event["round"]) == (
+                "published",
+                opened.run_key,
+                opened.round,
+            ):
+                raise ViolationError("untrue", f"{name} says of a campaign that is published: {told}")
 
     def _account(self, actor: Actor, ran: int, before: int) -> None:
         if isinstance(actor, Session):
@@ -258,21 +220,32 @@ class World:
         return self.processes[start.name]
 
     def _act(self, process: Process, start: Start) -> object:
-        plan, wanted = _planned(self.setup.loads[start.load])
+        load = self.setup.loads[start.load]
+        if start.kind is Kind.STRANGER:
+            table = shadow_of(load.run_key) if start.to_shadow else LIVE
+            do_by_hand(process, start.deed, str(table), start.held)
+            return None
+        plan, wanted = _planned(load)
         ledger = SqlLedger(SimulatedSession(process.connect, process.wait), SCHEMA)
         if start.kind is Kind.CANCEL:
             campaign = ledger.read_campaign(plan.run_key)
             return campaign and cancel_campaign(ledger, campaign, reason="stop", by=None)
+        found = Prepared(wanted, NOTHING_TO_LOOK_AT)
+        if self.setup.exchanges:
+            restart = start.kind is Kind.RESTART
+            found = prepare(process, ledger, wanted, swaps=load.swaps, restart=restart)
+        wanted = found.wanted
         if start.kind is Kind.RESTART:
             return begin_round(ledger, wanted, reason="again", only=start.only)
         mapped = start.kind is Kind.ITEM
         tools = RunTools(
             ledger=ledger,
-            lanes=lambda: SimulatedLanes(process, self.setup.loads[start.load].mode, self._add_lane),
+            lanes=lambda: SimulatedLanes(process, load.mode, found.table, self._add_lane),
             observer=SilentObserver(),
             clock=process.clock,
             stop_requested=lambda: process.stop_requested,
             opened=_ignore,
+            publication=_publication,
         )
         selection = Selection(
             first=start.first,
@@ -323,7 +296,7 @@ class World:
         found, before = self.database.committed, len(self.database.events)
         for number, load in enumerate(self.setup.loads):
             row = found.campaigns.get(load.run_key)
-            if row and row["status"] == "complete" and not load.templated:
+            if row and row["status"] in ("complete", "published") and not load.templated:
                 self.start(Start(f"once more {number}", Kind.ITEM, number))
                 self._run_out()
         if found is not self.database.committed or before != len(self.database.events):
@@ -334,8 +307,17 @@ class World:
         return [
             number
             for number, load in enumerate(self.setup.loads)
-            if load.run_key in found and found[load.run_key]["status"] not in ("complete", "closed")
+            if load.run_key in found and not is_over(row := found[load.run_key]) and not self._is_lost(row)
         ]
+
+    def _is_lost(self, row: Row) -> bool:
+        """Whether a campaign's tables are not what they were, so that it is refused for ever."""
+        names, shadow = self.database.committed.names, row["shadow_relation"]
+        by_hand = {one.relation for one in self.database.committed.rows.values() if one.run_key == BY_HAND}
+        replaced = names.get(row["target_name"]) != row["target_relation"]
+        return replaced or (
+            shadow is not None and (names.get(row["shadow_name"]) != shadow or shadow in by_hand)
+        )
 
     def _why_stuck(self, left: list[int]) -> str:
         keys = ", ".join(self.setup.loads[number].run_key for number in left)
@@ -391,6 +373,11 @@ def lock_purposes(setup: Setup) -> dict[int, str]:
         found |= {lock_key(purpose, *scope): purpose for purpose in ("transition", "close", "fence")}
         found |= {lock_key("chunk", *scope, index): "chunk" for index in range(1, load.chunks + 1)}
     return found
+
+
+def _publication(campaign: Campaign) -> Publication | None:
+    swap = swap_of(campaign)
+    return None if swap is None else Publication(swap, lambda _line: None)
 
 
 def _ignore(_opened: OpenedCampaign) -> None:

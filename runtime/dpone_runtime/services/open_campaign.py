@@ -313,6 +313,8 @@ def complete_campaign(ledger: CampaignLedger, campaign: Campaign, committed_coun
         current = view.campaign
         if current is None or current.round != campaign.round or current.over or current.finished:
             return None
+        if current.shadow is not None and current.status is not CampaignStatus.OPEN:
+            return None  # it was told to stop, and what is complete is published
         return _change(moved(current, CampaignStatus.COMPLETE), EventKind.COMPLETED, None)
 
     if committed_count >= campaign.chunks_total:

@@ -71,8 +71,10 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
         except (DatabaseFailedError, ConnectionFailedError) as error:
             refusal = refusal or error
         # Whatever was refused: another run may have been faster, whose swap has left no shadow, or only the answer was lost.
-        if found.status is CampaignStatus.PUBLISHED or found.round != campaign.round:
+        if found.status is CampaignStatus.PUBLISHED:
             publication.told(f"published: {swap.live} is what was loaded")
+            return found
+        if found.round != campaign.round:
             return found
         waits = tools.clock() < waits_until and not tools.stop_requested()
         if refusal is not None and not _goes_again(refusal, waits=waits, fails=tries >= _TRIES):

@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignDriftError, DatabaseFailedError, PublicationRefusedError
 from dpone_contract.manifest import TableName
-from dpone_runtime.adapters.postgres.batches import run_batch
-from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translated
+from dpone_runtime.adapters.postgres.batches import run_batch, settings_statement
+from dpone_runtime.adapters.postgres.connect import (
+    DATA_LOCK_WAIT_MS,
+    PgConnection,
+    connect,
+    session_settings,
+    translated,
+)
 from dpone_runtime.adapters.postgres.created_target import ddl_lock
 from dpone_runtime.adapters.postgres.identifiers import LONGEST_NAME_BYTES, literal, quoted, quoted_table
 from dpone_runtime.adapters.postgres.seen_table import SeenTable, see_table
@@ -28,6 +34,9 @@ from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.domain.campaign import Campaign, Shadow
 from dpone_runtime.domain.publication import backup_name, shadow_name
+
+IDLE_MS = 10_000
+"""After how long the server ends a run that is stopped while it makes a shadow: it holds the live table, which nobody could exchange."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,8 @@ def make_shadow(connection: PgConnection, live: TableName, run_key: RunKey, colu
     this user may not exchange tables; DatabaseFailedError.
     """
     with translated(f"making the shadow of {live}", f"table {live}"), connection.transaction():
-        run_batch(connection, (ddl_lock(),))
+        settings = session_settings(connection, DATA_LOCK_WAIT_MS, IDLE_MS)
+        run_batch(connection, (settings_statement(settings), ddl_lock()))
         # Nobody changes it while it is copied.
         _run(connection, f"LOCK TABLE {quoted_table(live)} IN ACCESS SHARE MODE")
         found = _require(connection, live)

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TypeVar
 
-from dpone_contract.chunk_options import MAX_CHUNKS_LIMIT
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignBusyError, ChunkBusyError, LedgerMissingError, PublicationBusyError
+from dpone_runtime.adapters.sql.ledger_reader import LedgerReader
 from dpone_runtime.adapters.sql.other_campaigns import add_committed, campaigns_on_target, require_same_table
-from dpone_runtime.adapters.sql.queries import Queries, Statement
+from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.adapters.sql.rows import (
     Row,
     campaign_from_row,
-    event_from_row,
     record_from_row,
     values_of_campaign,
     values_of_event,
     values_of_record,
 )
 from dpone_runtime.adapters.sql.session import LockTimeoutError, SqlSession
-from dpone_runtime.domain.campaign import Campaign, TableIdentity
+from dpone_runtime.domain.campaign import TableIdentity
 from dpone_runtime.domain.capabilities import StateCapabilities
 from dpone_runtime.domain.chunk_record import ChunkRecord, ChunkStatus
 from dpone_runtime.domain.claim import LedgerView
-from dpone_runtime.domain.event import Event, PastEvent
+from dpone_runtime.domain.event import Event
 from dpone_runtime.domain.lease import LEASE_TTL
 from dpone_runtime.domain.local_run import local_data_scope
 from dpone_runtime.domain.publication import Receipts, Swap
@@ -35,14 +34,12 @@ from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
     Decision,
-    FailureGroup,
     Fence,
     OpeningDecision,
     OpeningView,
     OtherCampaign,
     PublicationDecision,
     PublicationView,
-    RunningChunk,
     StaleRevisionError,
 )
 
@@ -56,17 +53,13 @@ TABLES = frozenset({"campaigns", "chunks", "tallies", "events", "shadows"})
 """What a ledger has to have; the last are columns of the first."""
 
 
-class SqlLedger:
+class SqlLedger(LedgerReader):
     """`CampaignLedger` over a `SqlSession`. `lease_ttl` is an argument for tests; runs use the default."""
 
     def __init__(self, session: SqlSession, schema: str, lease_ttl: timedelta = LEASE_TTL) -> None:
-        self._session = session
+        super().__init__(session)
         self._schema = schema
         self._lease_ttl = lease_ttl
-
-    @property
-    def _queries(self) -> Queries:
-        return self._session.queries
 
     def capabilities(self) -> StateCapabilities:
         return self._session.capabilities()
@@ -203,9 +196,11 @@ class SqlLedger:
                 told(f"  index {built} is built")
                 self._begin_publication(run_key, fenced=fenced)
             content = self._decided(lambda: session.hold_shadow(swap))
-            target = session.lock_value("target", swap.live_relation)
-            keys = (target, self._lock("transition", run_key), self._lock("close", run_key))
-            locks = tuple(query("lock", lock=key) for key in keys)
+            locks = (
+                query("lock", lock=session.lock_value("target", swap.live_relation)),
+                query("lock", lock=self._lock("transition", run_key)),
+                query("lock", lock=self._lock("close", run_key)),
+            )
             reading = (query("read_campaign", run_key=run_key), query("receipts", run_key=run_key))
             rows = session.batch((*locks, *reading))[len(locks) :]
             campaign = campaign_from_row(rows[0][0]) if rows[0] else None
@@ -219,14 +214,17 @@ class SqlLedger:
                 where=f"table {swap.live}",
                 next_step="look for long transactions on them, then run this again; no row is moved for it",
             ) from error
-        return self._finish(change, had_chunk=False, had_campaign=True)
+        return self._finish(change, had_chunk=False, had_campaign=True, wrote_before=True)
 
     def _begin_publication(self, run_key: RunKey, *, fenced: bool) -> None:
         """Begin a transaction that has the campaign's fence for its length, unless the caller holds it."""
-        fence = () if fenced else (self._queries.statement("lock", lock=self._lock("fence", run_key)),)
+        lock = self._lock("fence", run_key)
+        fence = () if fenced else (self._queries.statement("lock", lock=lock),)
         try:
             self._session.batch((*self._session.begin_statements(PUBLICATION_WAIT), *fence))
         except LockTimeoutError as error:
+            # A run that is stopped for ever keeps its fence: the next try finds it free, as the next internal run would.
+            self._read("end_silent_run", lock=lock, run_key=run_key, silence=LEASE_TTL)
             what = f"campaign {run_key} is being published, or is held by another run"
             step = "wait until that run has ended, then run this again; nothing needs to be deleted"
             raise _busy(run_key, what, step) from error
@@ -242,6 +240,7 @@ class SqlLedger:
         had_chunk: bool,
         had_campaign: bool,
         locks: tuple[Statement, ...] = (),
+        wrote_before: bool = False,
     ) -> Change | None:
         query = self._queries.statement
         if change is None:
@@ -258,7 +257,7 @@ class SqlLedger:
                 name = "claim_chunk" if had_chunk else "insert_chunk"
                 values["lease_ttl"] = self._lease_ttl
             writes.append(query(name, **values))
-        if not self._write(locks, writes, self._carrying(change)):
+        if not self._write(locks, writes, self._carrying(change), wrote_before=wrote_before):
             raise StaleRevisionError
         return change
 
@@ -274,16 +273,22 @@ class SqlLedger:
         return (statement,)
 
     def _write(
-        self, locks: tuple[Statement, ...], writes: list[Statement], carrying: tuple[Statement, ...]
+        self,
+        locks: tuple[Statement, ...],
+        writes: list[Statement],
+        carrying: tuple[Statement, ...],
+        *,
+        wrote_before: bool,
     ) -> bool:
         """Write and commit; False where a row's revision had moved, and then nothing is written.
 
         One write goes together with its COMMIT, since one that matched no row has written nothing. Of two, either may match
-        alone: they are looked at before. `carrying` follows what has matched, and may match nothing itself.
+        alone, and a transaction may have written before: they are looked at before. `carrying` follows what has matched, and may
+        match nothing itself.
         """
         commit = self._queries.statement("commit")
         try:
-            if len(writes) == 1 and not carrying:
+            if len(writes) == 1 and not carrying and not wrote_before:
                 return bool(self._session.batch((*locks, *writes, commit))[len(locks)])
             matched = all(self._session.batch((*locks, *writes))[len(locks) :])
             ending = (*carrying, commit) if matched else (self._queries.statement("rollback"),)
@@ -296,63 +301,11 @@ class SqlLedger:
                 next_step="look for a long transaction in the ledger's schema",
             ) from error
 
-    def read_campaign(self, run_key: RunKey) -> Campaign | None:
-        rows = self._read("read_campaign", run_key=run_key)
-        return campaign_from_row(rows[0]) if rows else None
-
-    def read_chunk(self, run_key: RunKey, chunk_index: int) -> ChunkRecord | None:
-        rows = self._read("read_chunk", run_key=run_key, chunk_index=chunk_index)
-        return record_from_row(rows[0]) if rows else None
-
-    def read_chunks(self, run_key: RunKey, first: int, last: int) -> tuple[ChunkRecord, ...]:
-        rows = self._read("read_chunks", run_key=run_key, first=first, last=last)
-        return tuple(record_from_row(row) for row in rows)
-
     def add_event(self, event: Event) -> None:
         self._read("insert_event", **values_of_event(event))
 
-    def campaign_events(self, run_key: RunKey) -> tuple[PastEvent, ...]:
-        return tuple(event_from_row(row) for row in self._read("campaign_events", run_key=run_key))
-
-    def verdicts(self, run_key: RunKey, first: int, last: int, after: int) -> tuple[PastEvent, ...]:
-        rows = self._read("verdicts", run_key=run_key, first=first, last=last, after=after)
-        return tuple(event_from_row(row) for row in rows)
-
-    def committed(self, run_key: RunKey, round_number: int, first: int, last: int) -> frozenset[int]:
-        rows = self._read("committed_chunks", run_key=run_key, round=round_number, first=first, last=last)
-        return frozenset(row[0] for row in rows)
-
-    def chunk_statuses(
-        self, run_key: RunKey, first: int = 1, last: int = MAX_CHUNKS_LIMIT
-    ) -> Mapping[int, ChunkStatus]:
-        rows = self._read("list_statuses", run_key=run_key, first=first, last=last)
-        return {row[0]: ChunkStatus(row[1]) for row in rows}
-
-    def failures(self, run_key: RunKey, limit: int) -> tuple[ChunkRecord, ...]:
-        return tuple(
-            record_from_row(row) for row in self._read("list_failures", run_key=run_key, count=limit)
-        )
-
-    def failed_or_lapsed(self, run_key: RunKey, first: int, last: int, limit: int) -> tuple[ChunkRecord, ...]:
-        rows = self._read("list_failed_or_lapsed", run_key=run_key, first=first, last=last, count=limit)
-        return tuple(record_from_row(row) for row in rows)
-
-    def failed_count(self, run_key: RunKey) -> int:
-        return int(self._read("count_failed", run_key=run_key)[0][0])
-
-    def failure_groups(self, run_key: RunKey) -> tuple[FailureGroup, ...]:
-        return tuple(FailureGroup(*row) for row in self._read("group_failures", run_key=run_key))
-
-    def running(self, run_key: RunKey, limit: int) -> tuple[RunningChunk, ...]:
-        rows = self._read("list_running", run_key=run_key, count=limit)
-        return tuple(RunningChunk(record_from_row(row), row[19]) for row in rows)
-
     def others(self, run_key: RunKey, target: TableIdentity) -> tuple[OtherCampaign, ...]:
         return self._others(run_key, target, self._read("find_ledgers"), over=False)
-
-    def counts(self, run_key: RunKey, round_number: int) -> Mapping[ChunkStatus, int]:
-        rows = self._read("count_statuses", run_key=run_key, round=round_number)
-        return {ChunkStatus(status): count for status, count in rows if count}
 
     def renew(self, record: ChunkRecord) -> bool:
         # Shared: renewals do not wait for one another, but a claim waits for one whose COMMIT is under way. It would
@@ -389,9 +342,6 @@ class SqlLedger:
 
     def _lock(self, purpose: str, *scope: object) -> object:
         return self._session.lock_value(purpose, self._schema, *scope)
-
-    def _read(self, name: str, **values: object) -> list[Row]:
-        return self._session.batch((self._queries.statement(name, **values),))[0]
 
 
 def _busy(run_key: RunKey, what: str, step: str) -> CampaignBusyError:
