@@ -27,7 +27,7 @@ def reader_of_a_snapshot(history: History) -> Iterator[psycopg.Connection]:
 
 def statements(history: History) -> str:
     """Give the manual's statements, with the names of this test's tables in place of its own."""
-    (block,) = re.findall(r"^```sql\n(BEGIN;.*?)^```$", MANUAL.read_text(encoding="utf-8"), re.M | re.S)
+    (block,) = re.findall(r"^```sql\n(BEGIN;.*?)^```$", MANUAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     shown = re.search(r"analytics\.(orders__dpone_backup_\w{12}) ", block)
     assert shown is not None
     _, _, backup = str(receipt(history)["backup"]).partition(".")
@@ -53,7 +53,9 @@ def test_what_was_live_is_live_again_and_the_ledger_knows_each_table(history: Hi
         assert (2, "DPONE_BACKFILL_CAMPAIGN_DRIFT") == (refused.exit_code, refused.error_code), refused.output
     again = history.run("run", earlier)
     assert (0, True) == (again.exit_code, "no row moved" in again.stdout), again.output
-    another = swapped(3, mode="partition_replace").replace("    backfill:\n", EARLIER.replace("earlier", "v2"))
+    another = swapped(3, mode="partition_replace").replace(
+        "    backfill:\n", EARLIER.replace("earlier", "v2")
+    )
     assert 0 == history.run("run", history.manifest(another, file="another.yaml")).exit_code
 
 
@@ -62,7 +64,7 @@ def test_the_receipts_name_every_backup(history: History) -> None:
     assert 0 == history.run("run", manifest).exit_code
     again = history.run("backfill", "restart", manifest, "--reason", "again", "--execute")
     assert 0 == again.exit_code, again.output
-    (query,) = re.findall(r"^  ```sql\n(.*?)^  ```$", MANUAL.read_text(encoding="utf-8"), re.M | re.S)
+    (query,) = re.findall(r"^  ```sql\n(.*?)^  ```$", MANUAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     found = history.sql(query)
     assert [f"target.{name}" for name in tables(history)[1:]] == sorted(str(row[2]) for row in found)
     assert ["60", "60"] == [row[3] for row in found]
