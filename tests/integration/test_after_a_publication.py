@@ -1,4 +1,4 @@
-"""Going back to what was live before a publication, with the statements that the manual shows."""
+"""After a publication: what readers find, and the way back with the statements that the manual shows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def reader_of_a_snapshot(history: History) -> Iterator[psycopg.Connection]:
 
 def statements(history: History) -> str:
     """Give the manual's statements, with the names of this test's tables in place of its own."""
-    (block,) = re.findall(r"^```sql\n(BEGIN;.*?)^```$", MANUAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (block,) = re.findall(
+        r"^```sql\n(BEGIN;.*?)^```$", MANUAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     shown = re.search(r"analytics\.(orders__dpone_backup_\w{12}) ", block)
     assert shown is not None
     _, _, backup = str(receipt(history)["backup"]).partition(".")
@@ -64,7 +66,9 @@ def test_the_receipts_name_every_backup(history: History) -> None:
     assert 0 == history.run("run", manifest).exit_code
     again = history.run("backfill", "restart", manifest, "--reason", "again", "--execute")
     assert 0 == again.exit_code, again.output
-    (query,) = re.findall(r"^  ```sql\n(.*?)^  ```$", MANUAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (query,) = re.findall(
+        r"^  ```sql\n(.*?)^  ```$", MANUAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
     found = history.sql(query)
     assert [f"target.{name}" for name in tables(history)[1:]] == sorted(str(row[2]) for row in found)
     assert ["60", "60"] == [row[3] for row in found]
@@ -84,3 +88,15 @@ def test_a_snapshot_of_before_finds_the_new_table_without_the_rows_that_are_youn
             counted = "SELECT count(*) FROM target.history"
             seen = [first.execute(counted).fetchone(), second.execute(counted).fetchone()]
     assert [(0,), (40,), 45] == [*seen, history.value(counted)]
+
+
+def test_what_goes_by_the_name_goes_with_it(history: History) -> None:
+    history.add_stale_rows()
+    history.sql(
+        "CREATE FUNCTION target.counted() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM target.history'"
+    )
+    history.sql("PREPARE counted AS SELECT target.counted(), count(*) FROM target.history")
+    assert [(30, 30)] == history.sql("EXECUTE counted")
+    done = history.run("run", history.manifest(swapped(10)))
+    assert 0 == done.exit_code, done.output
+    assert [(200, 200)] == history.sql("EXECUTE counted")
