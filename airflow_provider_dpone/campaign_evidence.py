@@ -9,23 +9,33 @@ from dataclasses import dataclass
 from dpone_contract.errors import OutcomeInvalidError, OutcomeNotPassedError, located
 from dpone_contract.outcome import BackfillOutcome, OutcomeStatus, RunOutcome, parse_outcome
 
-COMPLETE = frozenset({"complete", "published"})
+LOADED = frozenset({"complete", "published"})
+SWAPPED = frozenset({"published"})
 _ITEMS_NAMED = 5
 
 
 @dataclass(frozen=True)
 class ExpectedCampaign:
-    """What the tasks of one DAG run were asked for; `item_labels` has one entry an item, none for a single task."""
+    """What the tasks of one DAG run were asked for; `item_labels` has one entry an item, none for a single task.
+
+    `swaps`: its rows are in its target only once it is published.
+    """
 
     process_digest: str
     dag_id: str
     dag_run_id: str
     mapping_plan_fingerprint: str | None = None
     item_labels: Sequence[str] = ()
+    swaps: bool = False
+
+    @property
+    def end(self) -> frozenset[str]:
+        """The states of a campaign whose rows are all in its target."""
+        return SWAPPED if self.swaps else LOADED
 
 
 def require_complete(documents: Iterable[object], expected: ExpectedCampaign) -> RunOutcome:
-    """Require an outcome that says the campaign is complete, and none that contradicts; give the former.
+    """Require an outcome that says the campaign is complete, or published where it has to be, and none that contradicts; give it.
 
     An item without an outcome does no harm: whoever saw the campaign complete saw that item's chunks committed too. Nor does
     one of another process or plan, which an earlier pack has left in the same DAG run: Airflow keeps those of items that
@@ -44,7 +54,7 @@ def require_complete(documents: Iterable[object], expected: ExpectedCampaign) ->
         _require_one_campaign(found)
         latest = max((backfill.round for backfill in found), default=0)
         for outcome, backfill in own:
-            if backfill.round == latest and backfill.campaign_status in COMPLETE:
+            if backfill.round == latest and backfill.campaign_status in expected.end:
                 return outcome
         raise _incomplete(found, len(outcomes) - len(own), expected)
 
@@ -96,7 +106,7 @@ def _incomplete(
         more = f" and {len(missing) - _ITEMS_NAMED} more" if len(missing) > _ITEMS_NAMED else ""
         said += f"; without an outcome, as after being marked successful by hand: {named}{more}"
     return OutcomeNotPassedError(
-        f"nothing says that the campaign is complete: {said}",
+        f"nothing says that the campaign is {'published' if expected.swaps else 'complete'}: {said}",
         next_step=("clear these items" if missing else "clear the task before this one")
         + ", and then this task; committed chunks will be skipped",
     )

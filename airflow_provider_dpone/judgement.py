@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_dpone.outcomes import ExpectedOutcome, require_passed
+from airflow_provider_dpone.outcomes import SAME_AGAIN, ExpectedOutcome, require_passed
 from airflow_provider_dpone.version_compat import AirflowException, AirflowFailException
-from dpone_contract.errors import DponeError, ExitCode, OutcomeInvalidError
+from dpone_contract.errors import DponeError, OutcomeInvalidError
 from dpone_contract.outcome import parse_outcome
 
 FAILED_OUTCOME_KEY = "dpone_outcome"
@@ -51,8 +51,8 @@ def judge_run(evidence: Evidence, env_vars: Mapping[str, str], context: Any) -> 
 
 
 def task_failure(error: DponeError, exit_code: int | None = None) -> Exception:
-    """Give what Airflow is to be told: not to retry where the run was refused, by itself or by whatever it needs."""
-    if ExitCode.REFUSED in (exit_code, error.exit_code):
+    """Give what Airflow is to be told: not to retry where the run was refused, or would find the same again."""
+    if SAME_AGAIN & {exit_code, error.exit_code}:
         return AirflowFailException(str(error))
     return AirflowException(str(error))
 

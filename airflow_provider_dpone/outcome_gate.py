@@ -23,7 +23,10 @@ def build_outlets(uris: Iterable[str]) -> list[Asset]:
 
 
 class DponeOutcomeGate(BaseOperator):
-    """Passes once the outcomes of the task before it say that the campaign is complete; its outlets are updated then, once."""
+    """Passes once the outcomes of the task before it say that the campaign is complete, and published where it has to be.
+
+    Its outlets are updated then, once.
+    """
 
     ui_color = "#e8f3dc"
 
@@ -34,6 +37,7 @@ class DponeOutcomeGate(BaseOperator):
         process_digest: str,
         mapping_plan_fingerprint: str | None = None,
         item_labels: Sequence[str] = (),
+        swaps: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**{**kwargs, "trigger_rule": TRIGGER_RULE})
@@ -41,12 +45,18 @@ class DponeOutcomeGate(BaseOperator):
         self.process_digest = process_digest
         self.mapping_plan_fingerprint = mapping_plan_fingerprint
         self.item_labels = item_labels
+        self.swaps = swaps
 
     def execute(self, context: Any) -> dict[str, object]:
-        """Give run key, state and counts of the campaign; Errors: AirflowFailException unless it is complete."""
+        """Give run key, state and counts of the campaign; Errors: AirflowFailException unless its rows are all there."""
         ti = context["ti"]
         expected = ExpectedCampaign(
-            self.process_digest, ti.dag_id, context["run_id"], self.mapping_plan_fingerprint, self.item_labels
+            self.process_digest,
+            ti.dag_id,
+            context["run_id"],
+            self.mapping_plan_fingerprint,
+            self.item_labels,
+            swaps=self.swaps,
         )
         # Asked by a list, every Airflow gives those of all items, and nothing where there is none.
         documents = [found for found in ti.xcom_pull(task_ids=[self.runtime_task_id]) if found is not None]

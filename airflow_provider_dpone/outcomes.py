@@ -27,6 +27,9 @@ from dpone_contract.outcome import (
 )
 from dpone_contract.run_identity import parse_run_identity
 
+SAME_AGAIN = frozenset({ExitCode.REFUSED, ExitCode.VERIFICATION_MISMATCH})
+"""Exit codes of runs that another one, made without anybody having mended anything, would end with too."""
+
 _FAILURES_IN_MESSAGE = 3
 _RETRY_HINT = "mend the cause and clear the task; committed chunks will be skipped on retry"
 
@@ -168,6 +171,6 @@ def _not_passed(outcome: RunOutcome) -> OutcomeNotPassedError:
         where=outcome.error.where if outcome.error is not None else None,
         next_step=own_step or _RETRY_HINT,
     )
-    if outcome.exit_code == ExitCode.REFUSED:
-        error.exit_code = ExitCode.REFUSED
+    if outcome.exit_code in SAME_AGAIN:
+        error.exit_code = ExitCode(outcome.exit_code)
     return error

@@ -92,6 +92,7 @@ def _build_gate(plan: ProcessPlan, runtime_task_id: str, placed: Mapping[str, An
         if isinstance(plan.mapping, MappingPlan)
         else None,
         item_labels=list(plan.labels) if mapped else (),
+        swaps=plan.process.manifest.backfill.publication.swaps,
         outlets=build_outlets(plan.outlets),
         retries=_GATE_RETRIES,
     )

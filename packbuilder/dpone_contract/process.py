@@ -28,6 +28,7 @@ from dpone_contract.manifest import BackfillOptions, InnerMode, Manifest
 from dpone_contract.mapping_plan import MappingPlan, build_mapping_plan
 from dpone_contract.mapping_policy import MappingPolicy
 from dpone_contract.strict_json import parse_strict_json
+from dpone_contract.swap_refusals import swap_refusals
 from dpone_contract.window_tokens import WindowToken, render_tokens
 
 ARGUMENT_SIZE_LIMIT_BYTES = 96 * 1024
@@ -91,9 +92,9 @@ def plan_campaign(process: Process, interval: Mapping[WindowToken, str] | None =
     _require_merge_key(process.manifest)
     _require_ledger_beside_target(process.manifest)
     _require_able_ledger(backfill)
-    if backfill.publication.swaps:
-        _require_swappable(backfill, templated=templated)
     spec = chunk_spec_from_options(options, max_chunks=backfill.max_chunks)
+    for refusal in swap_refusals(backfill):
+        raise refusal
     run_key = backfill_run_key(
         process.manifest.dataset, spec, _meaning(backfill.inner_mode), backfill.backfill_id
     )
@@ -217,28 +218,6 @@ def _require_able_ledger(backfill: BackfillOptions) -> None:
             "a local_file ledger has no distributed lock, and state.require_distributed_lock asks for one",
             next_step=f"{way_out}; or remove require_distributed_lock",
             key="state.require_distributed_lock",
-        )
-
-
-def _require_swappable(backfill: BackfillOptions, *, templated: bool) -> None:
-    """A swap exchanges the whole table for what one campaign has loaded, in one transaction with its ledger."""
-    if templated:
-        raise PlanInvalidError(
-            "publication.mode=shadow_swap needs a window without tokens: every interval would replace the whole table by its own rows",
-            next_step="write the window's bounds out, or use publication.mode: direct",
-        )
-    if backfill.inner_mode is InnerMode.INCREMENTAL_MERGE:
-        raise PlanInvalidError(
-            "publication.mode=shadow_swap cannot prove what incremental_merge has loaded: a shadow has to hold exactly as many rows "
-            "as its chunks have committed",
-            next_step="use incremental_append or partition_replace: the shadow is empty before the first chunk; duplicates of the "
-            "unique_key are looked for before the swap",
-        )
-    if backfill.state.in_a_file:
-        raise StateUnsupportedError(
-            "a local_file ledger cannot commit together with the exchange of two tables",
-            next_step="set state.backend: audit_schema, which keeps the ledger beside the target, or publication.mode: direct",
-            key="publication.mode",
         )
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from dpone_contract.environment import connection_variables
 from dpone_contract.frozen import FrozenModel
-from dpone_contract.manifest import BackfillStateOptions
+from dpone_contract.manifest import BackfillStateOptions, PublicationOptions
 from dpone_contract.mapping_plan import FingerprintText, MappingPlan
 from dpone_contract.pack import (
     DagProjection,
@@ -83,6 +83,7 @@ class PreviewedProcess(FrozenModel):
     process_digest: FingerprintText = Field(description="Digest of the process.")
     retry_authority: RetryAuthority = Field(description="How many retries are safe.")
     ledger: BackfillStateOptions = Field(description="The ledger that the load needs.")
+    publication: PublicationOptions = Field(description="How what was loaded becomes visible.")
     outlets: tuple[str, ...] = Field(description="Assets that a complete campaign updates.")
     connections: tuple[PreviewedConnection, ...] = Field(description="Connections of the load.")
     pod: PreviewedPod | None = Field(default=None, description="The pod of its tasks.")
@@ -159,6 +160,7 @@ def _process(pack: Pack, plan: ProcessPlan, plans: list[ProcessPlan]) -> Preview
         process_digest=plan.process_digest,
         retry_authority=plan.retry_authority,
         ledger=plan.process.manifest.backfill.state,
+        publication=plan.process.manifest.backfill.publication,
         outlets=plan.outlets,
         connections=tuple(_connections(plan)),
         pod=pod_preview(plan.pod, pack.dag.execution_timeout_seconds) if in_pods else None,

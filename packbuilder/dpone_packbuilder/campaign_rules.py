@@ -10,7 +10,6 @@ from dpone_contract.errors import (
     ErrorCode,
     MappingPoolRequiredError,
     MappingTaskLimitExceededError,
-    StateUnsupportedError,
 )
 from dpone_contract.finding import Finding
 from dpone_contract.manifest import InnerMode, Manifest
@@ -20,6 +19,7 @@ from dpone_contract.window_tokens import find_tokens
 from dpone_packbuilder.mapping_planner import PlannedWorkload, plan_mapping, plan_process
 from dpone_packbuilder.policy import Place, mapping_place, resolve_policy
 from dpone_packbuilder.project import Workload
+from dpone_packbuilder.publication_rules import check_publication
 from dpone_packbuilder.retry_authority import has_audit_ledger
 from dpone_packbuilder.rule import error_at, in_campaign, in_manifest, raised_at, warning_at
 
@@ -53,7 +53,10 @@ def _apply_rules(
     findings += report_unordered_keys(workload, manifest)
     findings += require_loaded_columns(workload, manifest)
     planned, problems = _plan(workload, manifest, policy)
-    return planned, findings + [found for found in problems if not _is_told(found, findings)]
+    findings += [found for found in problems if not _is_told(found, findings)]
+    # A swap's own refusals hide no other problem of the plan; where the plan has told the first of them, it is told once.
+    findings += [found for found in check_publication(workload, manifest) if found not in findings]
+    return planned, findings
 
 
 def require_chunk_block(workload: Workload, manifest: Manifest, policy: MappingPolicy) -> Iterator[Finding]:
@@ -202,7 +205,7 @@ def _plan(
 
 
 def _plan_place(workload: Workload, manifest: Manifest, error: DponeError) -> Place:
-    if isinstance(error, StateUnsupportedError):
+    if "key" in error.fields:
         return in_campaign(workload, *str(error.fields["key"]).split("."))
     if error.message.startswith("inner_mode="):
         return in_campaign(workload, "inner_mode")

@@ -91,18 +91,9 @@ def report_overlaps(planned: list[PlannedWorkload]) -> Iterator[Finding]:
     """Two workloads that load the same rows of one target overwrite each other, or refuse to run."""
     by_target: dict[tuple[str, str], list[PlannedWorkload]] = defaultdict(list)
     for plan in planned:
-        if plan.campaign.templated:
-            continue
         sink = plan.process.manifest.sink
         for other in by_target[sink.connection, str(sink.table)]:
-            if _overlap(plan, other):
-                yield warning_at(
-                    in_campaign(plan.workload, "chunk"),
-                    ErrorCode.BACKFILL_OVERLAP,
-                    f"workloads {other.workload.name} and {plan.workload.name} load overlapping windows of "
-                    f"{sink.table}",
-                    "make the windows adjoin, or load the target from one workload",
-                )
+            yield from _overlap(other, plan)
         by_target[sink.connection, str(sink.table)].append(plan)
 
 
@@ -132,7 +123,28 @@ def _review_draft(workload: Workload) -> list[Finding]:
     return [found for found in findings if (found.path, found.line, found.column) not in told]
 
 
-def _overlap(one: PlannedWorkload, other: PlannedWorkload) -> bool:
+def _overlap(one: PlannedWorkload, other: PlannedWorkload) -> Iterator[Finding]:
+    """Say what two workloads of one target do to each other."""
+    table, names = other.process.manifest.sink.table, f"{one.workload.name} and {other.workload.name}"
+    swapping = [plan.workload for plan in (one, other) if plan.process.manifest.backfill.publication.swaps]
+    if swapping:
+        yield warning_at(
+            in_campaign(swapping[-1], "publication", "mode"),
+            ErrorCode.BACKFILL_OVERLAP,
+            f"workloads {names} load {table}, and shadow_swap replaces the whole table: while one of them has something under way, "
+            "the other is refused",
+            f"let nothing else load {table} until {swapping[-1].name} is published, or load it from one workload",
+        )
+    elif not (one.campaign.templated or other.campaign.templated) and _windows_overlap(one, other):
+        yield warning_at(
+            in_campaign(other.workload, "chunk"),
+            ErrorCode.BACKFILL_OVERLAP,
+            f"workloads {names} load overlapping windows of {table}",
+            "make the windows adjoin, or load the target from one workload",
+        )
+
+
+def _windows_overlap(one: PlannedWorkload, other: PlannedWorkload) -> bool:
     if InnerMode.FULL_REFRESH in (
         one.process.manifest.backfill.inner_mode,
         other.process.manifest.backfill.inner_mode,

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from dpone_contract.environment import connection_variables
+from dpone_contract.manifest import Manifest
 from dpone_contract.mapping_plan import MappingPlan
 from dpone_contract.pack import Pack, ProcessPlan, dump_pack
 from dpone_contract.process import config_hash, plan_campaign
@@ -82,9 +83,20 @@ def load_rows(plan: ProcessPlan) -> list[tuple[str, str]]:
         ("target", f"{manifest.sink.table} ({manifest.sink.type.value}, {manifest.sink.connection})"),
         ("inner mode", manifest.backfill.inner_mode.value),
         *_window_rows(plan),
+        ("publication", _publication_told(manifest)),
         ("config hash", config_hash(plan.process)),
         ("ledger", f"{(state.backend or 'audit_schema')} in schema {state.schema_}, {lock}"),
     ]
+
+
+def _publication_told(manifest: Manifest) -> str:
+    """Say how rows become visible, what becomes of those that were, and what is looked for before."""
+    publication, key = manifest.backfill.publication, manifest.sink.strategy.unique_key
+    if not publication.swaps:
+        return f"{publication.mode}: chunks are visible as they are committed"
+    kept = "kept as a backup" if publication.retain_backup else "dropped"
+    duplicates = f"no {', '.join(key)} twice" if key else "no unique_key, duplicates are not looked for"
+    return f"{publication.mode}: all at once, into a table of its own first; what was live is {kept}; {duplicates}"
 
 
 def retries_told(plan: ProcessPlan, retries: int) -> str:
@@ -152,6 +164,7 @@ def _task_document(plan: ProcessPlan) -> Document:
         "source": manifest.source.table.to_document(),
         "target": manifest.sink.table.to_document(),
         "inner_mode": manifest.backfill.inner_mode.value,
+        "publication": manifest.backfill.publication.to_document(),
         "mode": mapping.mode,
         "backend": plan.backend.value,
         "ledger": manifest.backfill.state.to_document(),

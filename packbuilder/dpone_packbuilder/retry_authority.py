@@ -23,9 +23,9 @@ def has_audit_ledger(manifest: Manifest) -> bool:
 
 
 def retry_authority(manifest: Manifest) -> RetryAuthority:
-    """Give up to three retries where a chunk's commit is replay-safe, else none, with the reason.
+    """Give up to three retries where a chunk's commit is replay-safe and nothing is lost by a swap, else none, with the reason.
 
-    Source: the design, pack and mapping plan (retry authority).
+    Source: the design, pack and mapping plan (retry authority); the backfill guide, removing the retained backup.
     """
     mode = manifest.backfill.inner_mode
     if manifest.sink.type is not DatabaseType.POSTGRES:
@@ -35,7 +35,14 @@ def retry_authority(manifest: Manifest) -> RetryAuthority:
         )
     if not has_audit_ledger(manifest):
         return RetryAuthority(max_retries=0, reason="the ledger is not committed together with the rows")
+    publication = manifest.backfill.publication
+    if publication.swaps and not publication.retain_backup:
+        return RetryAuthority(
+            max_retries=0,
+            reason="publication by shadow_swap drops what was live (retain_backup: false), so that a person decides about another run",
+        )
+    published = ", and the ledger has the tables exchanged once" if publication.swaps else ""
     return RetryAuthority(
         max_retries=MAX_RETRIES,
-        reason=f"{mode.value} {_CHANGES[mode]} together with the ledger; committed chunks are skipped",
+        reason=f"{mode.value} {_CHANGES[mode]} together with the ledger; committed chunks are skipped{published}",
     )

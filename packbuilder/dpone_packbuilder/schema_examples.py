@@ -266,6 +266,7 @@ WHOLE_EXAMPLES: dict[str, Any] = {
                         "process_digest": _FIRST,
                         "retry_authority": {"max_retries": 3, "reason": "a chunk's commit can be replayed"},
                         "ledger": {"schema": "dpone_audit", "require_distributed_lock": True},
+                        "publication": {"mode": "shadow_swap"},
                         "outlets": [],
                         "connections": [
                             {

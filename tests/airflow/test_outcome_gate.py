@@ -6,6 +6,7 @@ from airflow_provider_dpone import DponeDag, DponeTaskGroup
 from airflow_provider_dpone.outcome_gate import DponeOutcomeGate
 from airflow_provider_dpone.version_compat import DAG, AirflowFailException, Asset
 from dpone_contract.errors import PackInvalidError
+from dpone_contract.manifest import PublicationOptions
 from dpone_contract.mapping_item import mapping_item
 from dpone_contract.outcome import AttemptIdentity
 from dpone_contract.pack import ExecutionBackend, Hook, Hooks
@@ -14,6 +15,16 @@ from tests.airflow.airflow_stand_ins import make_context
 from tests.factories import DIGEST, make_outcome, make_pack, make_process, make_process_plan
 
 ATTEMPT = AttemptIdentity(dag_id="flights_history", dag_run_id="manual__1", try_number=1)
+
+
+def swapping_process(process):
+    """The same process, its rows loaded aside and made visible by a swap."""
+    sink = process.manifest.sink
+    backfill = sink.strategy.backfill.replaced(publication=PublicationOptions(mode="shadow_swap"))
+    strategy = sink.strategy.replaced(backfill=backfill)
+    return process.replaced(manifest=process.manifest.replaced(sink=sink.replaced(strategy=strategy)))
+
+
 MAPPED = make_process(items=3, chunks=7)
 INTERNAL = make_process(mode="internal")
 POD = PodArguments(image="dpone:1")
@@ -76,6 +87,31 @@ def test_a_single_task_that_saw_the_campaign_complete_is_enough():
 
 def test_what_airflow_has_nothing_of_is_passed_over():
     assert execute(gate_of(), None, item_outcome(1, "complete"), None)["outcomes"] == 1
+
+
+SWAPPING = {
+    mode: swapping_process(process) for mode, process in (("summary", MAPPED), ("internal", INTERNAL))
+}
+
+
+def outcome_of_a_swap(mode, status):
+    process = SWAPPING[mode]
+    plan = make_process_plan(process).mapping
+    item = mapping_item(plan, plan.items[2]) if mode == "summary" else None
+    return with_backfill(make_outcome(process, item, attempt=ATTEMPT), campaign_status=status)
+
+
+@pytest.mark.parametrize("backend", ExecutionBackend)
+@pytest.mark.parametrize("mode", SWAPPING)
+def test_what_is_published_by_a_swap_is_not_there_before_it_is_published(mode, backend):
+    gate = gate_of(mode, backend=backend, process=SWAPPING[mode])
+    assert execute(gate, outcome_of_a_swap(mode, "published"))["campaign_status"] == "published"
+    with pytest.raises(
+        AirflowFailException,
+        match=r"nothing says that the campaign is published: campaign \S+ is complete, .*next: clear ",
+    ) as caught:
+        execute(gate, outcome_of_a_swap(mode, "complete"))
+    assert str(caught.value).startswith("DPONE_OUTCOME_NOT_PASSED: ")
 
 
 OPEN = {

@@ -247,15 +247,18 @@ def test_a_namespace_that_is_full_has_room_later():
     assert not isinstance(caught.value, AirflowFailException)
 
 
-@pytest.mark.parametrize("document", [None, to_bytes(own_outcome(status="failed", exit_code=2))])
-def test_a_refused_run_is_not_retried(document):
+@pytest.mark.parametrize("exit_code", [2, 4])
+@pytest.mark.parametrize("told", [False, True], ids=["silent", "told"])
+def test_a_run_that_would_be_refused_or_find_the_same_again_is_not_retried(told, exit_code):
+    document = to_bytes(own_outcome(status="failed", exit_code=exit_code)) if told else None
     with pytest.raises(AirflowFailException):
-        judged(*operator(), document=document, pod=make_pod(base=terminated(2, "Error")))
+        judged(*operator(), document=document, pod=make_pod(base=terminated(exit_code, "Error")))
 
 
-def test_a_run_that_says_it_was_refused_is_believed_without_an_exit_code():
+@pytest.mark.parametrize("exit_code", [2, 4])
+def test_a_run_that_says_so_is_believed_without_an_exit_code(exit_code):
     with pytest.raises(AirflowFailException):
-        judged(*operator(), document=to_bytes(own_outcome(status="failed", exit_code=2)))
+        judged(*operator(), document=to_bytes(own_outcome(status="failed", exit_code=exit_code)))
 
 
 def test_failed_outcome_is_kept_as_xcom():

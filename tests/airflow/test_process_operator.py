@@ -196,11 +196,13 @@ def test_anything_but_its_own_passed_outcome_fails_the_task(name):
     assert "next: " in str(caught.value)
 
 
-@pytest.mark.parametrize("outcome", [None, own_outcome(status="failed", exit_code=2)], ids=["silent", "told"])
-def test_a_refused_run_is_not_retried(outcome):
-    env = {} if outcome is None else {"FAKE_OUTCOME": to_text(outcome)}
+@pytest.mark.parametrize("exit_code", [2, 4])
+@pytest.mark.parametrize("told", [False, True], ids=["silent", "told"])
+def test_a_run_that_would_be_refused_or_find_the_same_again_is_not_retried(told, exit_code):
+    outcome = own_outcome(status="failed", exit_code=exit_code)
+    env = {"FAKE_OUTCOME": to_text(outcome)} if told else {}
     with pytest.raises(AirflowFailException):
-        execute(operator(**env, FAKE_EXIT=2))
+        execute(operator(**env, FAKE_EXIT=exit_code))
 
 
 def test_failed_outcome_is_kept_as_xcom():

@@ -393,6 +393,7 @@ _MISTAKES = "tests/integration/test_mistakes.py::test_a_mistake_is_told_and_noth
 _REFUSED = "tests/integration/test_refused_campaigns.py::"
 _CHECKSUMS = "tests/integration/test_checksums.py::"
 _VERIFY = "tests/integration/test_verify.py::"
+_UNEXCHANGED = "tests/integration/test_refused_publications.py::"
 
 ELSEWHERE = {
     # A server has to say so.
@@ -407,6 +408,11 @@ ELSEWHERE = {
     + "test_an_incomplete_campaign_is_never_told_to_be_equal",
     ErrorCode.BACKFILL_CAMPAIGN_MISSING: _REFUSED
     + "test_a_campaign_that_was_never_begun_is_told_by_its_ledger",
+    ErrorCode.BACKFILL_PUBLICATION_REFUSED: _UNEXCHANGED + "test_a_live_table_with_a_trigger_is_refused",
+    ErrorCode.BACKFILL_PUBLICATION_MISMATCH: _UNEXCHANGED
+    + "test_a_row_that_somebody_has_written_into_the_shadow_is_noticed",
+    ErrorCode.BACKFILL_PUBLICATION_BUSY: _UNEXCHANGED
+    + "test_a_reader_that_stays_keeps_the_tables_from_being_exchanged",
     ErrorCode.MAPPING_CAMPAIGN_BUSY: (
         _REFUSED + "test_a_target_that_stays_locked_is_busy_in_the_words_of_the_mode"
     ),

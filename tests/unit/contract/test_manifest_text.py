@@ -33,7 +33,6 @@ def test_the_order_of_keys_changes_nothing():
         ({"state": {}}, "state at the top of a manifest"),
         ({"sink__strategy__version_column": "v"}, "version_column with inner_mode partition_replace"),
         ({"sink__strategy__only_new_rows": True}, "only_new_rows: true"),
-        ({"backfill__publication": {"mode": "shadow_swap"}}, "publication.mode shadow_swap"),
     ],
 )
 def test_what_is_not_supported_yet_is_named_and_never_ignored(changes, name):

@@ -101,6 +101,7 @@ def test_limits_pool_and_retries_are_told_with_their_reason(tmp_path):
     assert rows["retries"].startswith("2 (at most 3: partition_replace replaces its slice")
     assert rows["retries"].endswith("60 seconds apart")
     assert rows["ledger"] == "audit_schema in schema dpone_audit, distributed lock required"
+    assert rows["publication"] == "direct: chunks are visible as they are committed"
 
 
 def test_dag_runs_at_once_bound_a_load_of_one_task(tmp_path):

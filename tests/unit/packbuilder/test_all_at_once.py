@@ -22,8 +22,8 @@ sink:
   strategy:
     mode: backfill
     unique_key: [id, 7]
+    only_new_rows: true
     backfill:
-      publication: { mode: shadow_swap }
       parallel_workers: "2"
       chunk: { colum: day, from: 2024-01-01, to: "2024-01-31", step: 1x }
 schedule: "@daily"
@@ -65,7 +65,7 @@ def test_yaml_keys_values_rules_and_both_files_are_told_at_once(tmp_path):
     assert told(findings) == [
         ("orders.yaml", 4, "MANIFEST_INVALID", "unknown key 'conection_ref'"),
         ("orders.yaml", 12, "MANIFEST_INVALID", "unique_key[1] must be text"),
-        ("orders.yaml", 14, "NOT_SUPPORTED", "publication.mode shadow_swap is not supported yet"),
+        ("orders.yaml", 13, "NOT_SUPPORTED", "only_new_rows: true is not supported yet"),
         ("orders.yaml", 15, "MANIFEST_INVALID", "parallel_workers must be a whole number without quotes"),
         ("orders.yaml", 16, "MANIFEST_INVALID", "unknown key 'colum'"),
         ("orders.yaml", 16, "MANIFEST_INVALID", "unquoted date 2024-01-01"),
@@ -116,11 +116,11 @@ def test_a_catalog_with_an_error_still_leads_to_its_manifests():
     entry = {**workload(), "manifst": "x"}
     texts = {
         "workloads.yaml": as_yaml({"workloads": {"orders": entry}}),
-        "orders.yaml": as_yaml(manifest(backfill__publication={"mode": "shadow_swap"})),
+        "orders.yaml": as_yaml(manifest(sink__strategy__only_new_rows=True)),
     }
     findings = check_project(project_of_texts(texts, "workloads.yaml"))
     assert [found.message for found in findings] == [
-        "publication.mode shadow_swap is not supported yet",
+        "only_new_rows: true is not supported yet",
         "unknown key 'manifst'",
     ]
 

@@ -73,8 +73,6 @@ REFUSED_VALUES = {
     "sink.type": ["mssql", "clickhouse", "kafka"],
     "sink.strategy.only_new_rows": [True],
     "sink.strategy.version_column": ["version"],
-    "backfill.publication.mode": ["shadow_swap"],
-    "backfill.publication.retain_backup": [False],
 }
 """Values, of keys that are read, that are not possible yet."""
 
@@ -191,6 +189,9 @@ def test_what_no_release_will_do_is_refused_with_its_reason():
 def test_what_has_no_effect_is_warned_of_or_has_one_value():
     (finding,) = findings_of(f"{BACKFILL}.lease_ttl_minutes", 5)
     assert finding.severity is Severity.WARNING
+    for key, value in (("retain_backup", False), ("artifact_scope", "campaign")):
+        (finding,) = findings_of(f"{BACKFILL}.publication.{key}", value)
+        assert (Severity.WARNING, True) == (finding.severity, f"{key} has no effect" in finding.message)
     (finding,) = findings_of(f"{BACKFILL}.publication.artifact_scope", "run")
     assert finding.message == "artifact_scope 'run' is not known"
 

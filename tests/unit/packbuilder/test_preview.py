@@ -47,6 +47,36 @@ def test_the_variables_of_every_connection_are_named(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    "publication, key, told",
+    [
+        (None, None, "direct: chunks are visible as they are committed"),
+        (
+            {"mode": "shadow_swap"},
+            ["id", "order_date"],
+            "shadow_swap: all at once, into a table of its own first; what was live is kept as a backup; no id, order_date twice",
+        ),
+        (
+            {"mode": "shadow_swap", "retain_backup": False},
+            None,
+            "shadow_swap: all at once, into a table of its own first; what was live is dropped; no unique_key, duplicates are not looked for",
+        ),
+    ],
+)
+def test_it_is_told_how_rows_become_visible_and_what_becomes_of_those_that_were(
+    tmp_path, publication, key, told
+):
+    pack = compile_one(tmp_path, backfill__publication=publication, sink__strategy__unique_key=key)
+    assert told == dict(preview_rows(pack))["publication"]
+    (task,) = json.loads(render_preview(pack, PreviewFormat.JSON))["tasks"]
+    assert task["publication"] == {
+        "mode": "direct",
+        "retain_backup": True,
+        "artifact_scope": "campaign",
+        **(publication or {}),
+    }
+
+
 def test_an_unmapped_pack_needs_no_pool(tmp_path):
     names = [
         name for name, _ in preview_rows(compile_one(tmp_path, entry=workload(mapping={"mode": "internal"})))

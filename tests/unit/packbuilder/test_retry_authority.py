@@ -22,6 +22,18 @@ def test_rows_committed_with_their_ledger_may_be_retried_whatever_the_mode(mode,
     assert "together with the ledger; committed chunks are skipped" in found.reason
 
 
+def test_a_publication_that_keeps_what_was_live_may_be_retried_since_it_happens_once():
+    found = authority(backfill__publication={"mode": "shadow_swap"})
+    assert found.max_retries == 3
+    assert found.reason.endswith("committed chunks are skipped, and the ledger has the tables exchanged once")
+
+
+def test_without_a_swap_nothing_is_dropped_and_retain_backup_says_nothing():
+    found = authority(backfill__publication={"mode": "direct", "retain_backup": False})
+    assert found.max_retries == 3
+    assert "exchanged" not in found.reason
+
+
 @pytest.mark.parametrize(
     "changes, reason",
     [
@@ -32,6 +44,10 @@ def test_rows_committed_with_their_ledger_may_be_retried_whatever_the_mode(mode,
         ({"backfill__state__backend": "local_file"}, "not committed together"),
         ({"sink__type": "clickhouse"}, "not certified"),
         ({"sink__type": "mssql"}, "not certified"),
+        (
+            {"backfill__publication": {"mode": "shadow_swap", "retain_backup": False}},
+            "drops what was live (retain_backup: false)",
+        ),
     ],
 )
 def test_anything_else_may_not_be_retried_and_says_why(changes, reason):
