@@ -83,6 +83,9 @@ class SimulatedSession:
             return False
         return True
 
+    def build_missing_index(self, _swap: Swap) -> None:
+        """Indexes are not simulated."""
+
     def hold_shadow(self, swap: Swap) -> ShadowContent:
         return exchange.hold_shadow(self.batch, swap)
 
