@@ -54,8 +54,8 @@ def _apply_rules(
     findings += require_loaded_columns(workload, manifest)
     planned, problems = _plan(workload, manifest, policy)
     findings += [found for found in problems if not _is_told(found, findings)]
-    # A swap's own refusals hide no other problem of the plan; where the plan has told the first of them, it is told once.
-    findings += [found for found in check_publication(workload, manifest) if found not in findings]
+    # Last, since a refused swap hides no other problem of the plan; the one that the plan has met too is the same finding.
+    findings += check_publication(workload, manifest)
     return planned, findings
 
 

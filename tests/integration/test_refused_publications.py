@@ -95,7 +95,7 @@ def test_a_reader_that_stays_keeps_the_tables_from_being_exchanged(
         told = capfd.readouterr().err
         assert (ExitCode.OWNERSHIP_OR_INFRASTRUCTURE, True) == (
             exit_code,
-            f"error DPONE_BACKFILL_PUBLICATION_BUSY: target.history was held by others" in told,
+            "error DPONE_BACKFILL_PUBLICATION_BUSY: target.history was held by others" in told,
         ), told
         assert f"by session {reader.info.backend_pid} (report, " in told
         assert (
