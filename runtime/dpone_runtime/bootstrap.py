@@ -297,7 +297,10 @@ def _loaded_aside(
         return None
     if begun is not None:
         require_another_round(begun, ())
-    made, empty = make_loaded_table(connections.sink, live, run_key, planned.plan.spec.column)
+    kept = postgres_backup_name(live, run_key, 1 if begun is None else begun.round + 1)
+    made, empty = make_loaded_table(
+        connections.sink, live, run_key, column=planned.plan.spec.column, kept=kept
+    )
     if empty:
         return made
     # Whoever has opened the campaign meanwhile may have loaded into it already; its row was there before the first of these.

@@ -131,13 +131,13 @@ def test_a_key_that_stands_twice_keeps_a_shadow_from_being_published(history: Hi
 
 CHANGES = {
     "unique index USING btree (id)": "CREATE UNIQUE INDEX ON target.history (id) WHERE id > 100",
-    "the live table's comment or one of its indexes": "CREATE INDEX ON target.history (id)",
+    "it has another comment or index": "CREATE INDEX ON target.history (id)",
     "column": "ALTER TABLE target.history ADD COLUMN more integer",
     "privilege INSERT": "GRANT INSERT ON target.history TO PUBLIC",
     "trigger stamp": "CREATE FUNCTION target.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
     "CREATE TRIGGER stamp AFTER INSERT ON target.history EXECUTE FUNCTION target.f()",
     "used by rule _RETURN on view target.shown": "CREATE VIEW target.shown AS SELECT id FROM target.history",
-    "the live table's comment or": "COMMENT ON TABLE target.history IS 'changed'",
+    "it has another comment or index, or both": "COMMENT ON TABLE target.history IS 'changed'",
     "table heap replica identity d with fillfactor=50": "ALTER TABLE target.history SET (fillfactor = 50)",
     "note text default 'x'::text": "ALTER TABLE target.history ALTER COLUMN note SET DEFAULT 'x'",
 }
@@ -213,6 +213,21 @@ def test_a_name_that_is_taken_keeps_the_live_table_from_being_renamed(history: H
     assert "complete" == status(history)
     history.sql(f"DROP TABLE target.{backup}")
     assert 0 == history.run("run", manifest).exit_code
+
+
+def test_a_name_that_is_taken_from_the_start_is_told_before_anything_is_loaded(history: History) -> None:
+    manifest = begun(history)
+    shadow = shadow_of(history)
+    history.sql(f"DROP SCHEMA dpone_audit CASCADE; DROP TABLE target.{shadow}")
+    history.sql(f"CREATE TABLE target.{shadow.replace('shadow', 'backup')} ()")
+
+    refused = history.run("run", manifest)
+
+    assert (2, "DPONE_BACKFILL_PUBLICATION_REFUSED") == (refused.exit_code, refused.error_code), (
+        refused.output
+    )
+    assert not history.has_ledger_rows()
+    assert shadow not in tables(history)
 
 
 def test_an_append_goes_on_beside_what_was_published(history: History) -> None:

@@ -48,14 +48,14 @@ class LoadedTable:
 
 
 def make_loaded_table(
-    connection: ResolvedConnection, live: TableName, run_key: RunKey, column: str
+    connection: ResolvedConnection, live: TableName, run_key: RunKey, *, column: str, kept: TableName
 ) -> tuple[LoadedTable, bool]:
     """Make a campaign's shadow, or find an earlier run's; say whether nothing is in it.
 
     Errors: as `make_shadow`.
     """
     with connect(connection, "prepare") as session:
-        shadow = make_shadow(session, live, run_key, column)
+        shadow = make_shadow(session, live, run_key, column, kept)
         return _loaded(session, live, run_key, shadow), is_empty(session, live, run_key)
 
 
@@ -89,10 +89,13 @@ def postgres_shadow_name(live: TableName, run_key: RunKey) -> TableName:
     return shadow_name(live, run_key, LONGEST_NAME_BYTES)
 
 
-def make_shadow(connection: PgConnection, live: TableName, run_key: RunKey, column: str) -> Shadow:
+def make_shadow(
+    connection: PgConnection, live: TableName, run_key: RunKey, column: str, kept: TableName
+) -> Shadow:
     """Make a campaign's shadow like the live table, or find the one that an earlier run has made and not begun to load.
 
-    It is cut along a column; indexes that keep no row out and do not begin with that are left for later.
+    It is cut along a column; indexes that keep no row out and do not begin with that are left for later. `kept` is the name that
+    the live table is to have after the swap.
 
     Errors: PublicationRefusedError for what no other table can be given, for a table of the shadow's name that is none, and where
     this user may not exchange tables; DatabaseFailedError.
@@ -105,6 +108,7 @@ def make_shadow(connection: PgConnection, live: TableName, run_key: RunKey, colu
         found = _require(connection, live)
         _require_may_exchange(found)
         require_no_surfaces(connection, found)
+        require_free_name(connection, kept)
         name = postgres_shadow_name(live, run_key)
         shadow = table_of_name(connection, name)
         if shadow is None:
@@ -146,6 +150,19 @@ def find_shadow(
         return campaign.shadow
 
 
+def require_free_name(connection: PgConnection, kept: TableName) -> None:
+    """Require that nothing has the name under which the live table is to be kept.
+
+    Errors: PublicationRefusedError.
+    """
+    if table_of_name(connection, kept) is not None:
+        raise PublicationRefusedError(
+            f"there is a table {kept} already, whose name the live table is to be kept under",
+            where=f"table {kept}",
+            next_step="rename it, or drop it if nobody needs it; then run this again",
+        )
+
+
 def require_unchanged(
     connection: PgConnection, live: FoundTable, shadow: FoundTable, contract: str, *, indexed: bool
 ) -> None:
@@ -158,12 +175,12 @@ def require_unchanged(
     found = table_contract(connection, live.relation)
     told = differences(found, table_contract(connection, shadow.relation), indexed=indexed)
     if not told and contract_digest(found) != contract:
-        told = ("the live table's comment or one of its indexes is another",)
+        told = ("it has another comment or index, or both were changed alike",)
     if told:
         raise PublicationRefusedError(
             f"{live.name} has changed since the load into its shadow began, or the shadow has: {shortened(told)}",
             where=f"table {live.name}",
-            next_step="make both alike again, as they were, and run this again; or begin a new campaign under another backfill_id",
+            next_step="make both what they were when the load began, and run this again; or begin a new campaign under another backfill_id",
         )
 
 

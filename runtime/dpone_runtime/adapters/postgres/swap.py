@@ -9,7 +9,7 @@ from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.batches import run_batch, settings_statement
 from dpone_runtime.adapters.postgres.connect import PgConnection
 from dpone_runtime.adapters.postgres.identifiers import LONGEST_NAME_BYTES, literal, quoted, quoted_table
-from dpone_runtime.adapters.postgres.shadow import require_unchanged
+from dpone_runtime.adapters.postgres.shadow import require_free_name, require_unchanged
 from dpone_runtime.adapters.postgres.shadow_indexes import build_index, next_missing, paired_indexes
 from dpone_runtime.adapters.postgres.table_contract import FoundTable, publication_queries, table_of_name
 from dpone_runtime.adapters.sql.queries import Statement
@@ -64,12 +64,7 @@ def swap_tables(connection: PgConnection, swap: Swap) -> None:
     live = _require_relation(connection, swap.live, swap.live_relation)
     shadow = _require_relation(connection, swap.shadow, swap.shadow_relation)
     require_unchanged(connection, live, shadow, swap.contract, indexed=True)
-    if table_of_name(connection, swap.backup) is not None:
-        raise PublicationRefusedError(
-            f"there is a table {swap.backup} already, whose name the live table is to be kept under",
-            where=f"table {swap.backup}",
-            next_step="rename it, or drop it if nobody needs it; then run this again",
-        )
+    require_free_name(connection, swap.backup)
     indexes = [
         (index.name, like.name)
         for index, like in paired_indexes(connection, live.relation, shadow.relation)
