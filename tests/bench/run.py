@@ -20,6 +20,7 @@ from tests.bench import (
     parse_packs,
     plan_chunks,
     protocol_time,
+    publication_speed,
     serialized_dag,
     start_commands,
     verification_speed,
@@ -43,6 +44,7 @@ def of_airflow(measure: Callable[[int], list[Figure]]) -> Callable[[int], list[F
 SUBJECTS: dict[str, Callable[[int], list[Figure]]] = {
     "copy": copy_speed.measure,
     "verification": verification_speed.measure,
+    "publication": publication_speed.measure,
     "protocol": protocol_time.measure,
     "folder": file_ledger_time.measure,
     "plan": plan_chunks.measure,
