@@ -157,8 +157,8 @@ def prepare_run(
     try:
         if begun is None or not begun.finished or begun.publishable or restart:
             loaded = _loaded_aside(manifest, planned, connections, ledger, restart=restart)
-    except CampaignDriftError:
-        # Perhaps another run has published it since it was read.
+    except (CampaignDriftError, PublicationRefusedError, TableMissingError):
+        # Perhaps another run has published it since it was read: what was its shadow has no such name now, and the backup has.
         begun = ledger.read_campaign(planned.plan.run_key)
         if restart or not _looked_too_early(begun, ends):
             raise
