@@ -35,6 +35,23 @@ def settings(lock_wait: timedelta, idle_ms: int | None = None) -> Statement:
     return settings_statement(values)
 
 
+def build_missing_index(batch: Batch, swap: Swap) -> str | None:
+    """Build the one index that a shadow lacks at first, which nobody may write to meanwhile."""
+    require_relation(batch, swap.live, swap.live_relation)
+    require_relation(batch, swap.shadow, swap.shadow_relation)
+    index = index_of(swap.shadow_relation)
+    if batch((named("find_table", table=index),))[0]:
+        return None
+    batch((lock_table(swap.shadow, "SHARE"),))
+    batch((named("create_table", table=index),))
+    return index
+
+
+def index_of(relation: str) -> str:
+    """Give the name of a table's index."""
+    return f"index of {relation}"
+
+
 def hold_shadow(batch: Batch, swap: Swap) -> ShadowContent:
     """Keep others from writing to a shadow, and count it."""
     batch((lock_table(swap.shadow, "SHARE"),))
@@ -49,6 +66,8 @@ def swap_tables(batch: Batch, swap: Swap) -> None:
     batch((lock_table(swap.shadow, "ACCESS EXCLUSIVE"),))
     require_relation(batch, swap.live, swap.live_relation)
     require_relation(batch, swap.shadow, swap.shadow_relation)
+    if not batch((named("find_table", table=index_of(swap.shadow_relation)),))[0]:
+        raise PublicationRefusedError(f"{swap.shadow} has no index", next_step=_AGAIN)
     if batch((named("find_table", table=str(swap.backup)),))[0]:
         raise PublicationRefusedError(f"there is a table {swap.backup} already", next_step=_AGAIN)
     batch((named("rename_table", table=str(swap.live), new=str(swap.backup)),))

@@ -22,6 +22,7 @@ from tests.simulation.publication_invariants import (
     a_campaign_writes_its_own_table,
     a_round_is_published_once,
     nothing_is_committed_into_what_is_published,
+    nothing_is_opened_on_what_was_replaced,
     the_live_table_changes_with_its_receipt,
     what_is_published_is_whole,
     what_was_stopped_is_not_published,
@@ -257,6 +258,7 @@ OF_PUBLICATIONS = (
     what_was_stopped_is_not_published,
     a_campaign_writes_its_own_table,
     nothing_is_committed_into_what_is_published,
+    nothing_is_opened_on_what_was_replaced,
 )
 
 

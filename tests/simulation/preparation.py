@@ -23,9 +23,10 @@ from dpone_runtime.adapters.postgres.shadow import IDLE_MS
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.adapters.sql.session import LockTimeoutError
-from dpone_runtime.domain.campaign import Campaign, Shadow, TableIdentity
+from dpone_runtime.domain.campaign import Campaign, CampaignStatus, Shadow, TableIdentity
 from dpone_runtime.domain.publication import Swap, backup_name, shadow_name
 from dpone_runtime.ports.ledger import CampaignLedger
+from dpone_runtime.services.open_campaign import require_another_round
 from tests.campaign_factories import TARGET
 from tests.simulation.database import Session
 from tests.simulation.exchange import lock_table, named, settings
@@ -85,23 +86,32 @@ def prepare(
 
     Errors: TableMissingError, CampaignDriftError, PublicationRefusedError, DatabaseFailedError.
     """
-    looking = _Looking(process)
+    looking, shadow = _Looking(process), None
     try:
-        relation = looking.relation(LIVE)
-        if relation is None:
-            raise TableMissingError(f"there is no table {LIVE}", next_step=_AGAIN)
-        target = TableIdentity(TARGET.server, TARGET.database, relation, TARGET.name)
-        wanted, table = replace(wanted, target=target), LoadedTable(LIVE, relation)
+        target = looking.target()
         begun = ledger.read_campaign(wanted.run_key)
-        if not swaps or (begun and begun.finished and not begun.publishable and not restart):
-            return Prepared(wanted, table)
-        shadow = _loaded_aside(looking, ledger, wanted.run_key, restart=restart)
+        if _looked_too_early(begun, target):
+            target = looking.target()
+        try:
+            if swaps and (begun is None or not begun.finished or begun.publishable or restart):
+                shadow = _loaded_aside(looking, ledger, wanted.run_key, restart=restart)
+        except (CampaignDriftError, PublicationRefusedError, TableMissingError):
+            begun = ledger.read_campaign(wanted.run_key)
+            if restart or not _looked_too_early(begun, target):
+                raise
+            target = looking.target()
     finally:
         looking.close()
+    wanted = replace(wanted, target=target)
     if shadow is None:
-        return Prepared(wanted, table)
+        return Prepared(wanted, LoadedTable(LIVE, target.relation))
     loaded = LoadedTable(shadow_of(wanted.run_key), shadow.relation)
     return Prepared(replace(wanted, shadow=shadow), loaded)
+
+
+def _looked_too_early(begun: Campaign | None, target: TableIdentity) -> bool:
+    published = begun is not None and begun.status is CampaignStatus.PUBLISHED
+    return published and begun is not None and not begun.target.same_object(target)
 
 
 def _loaded_aside(
@@ -113,7 +123,9 @@ def _loaded_aside(
         return looking.found(name, begun.shadow)
     if begun is not None and not restart:
         return None
-    made = looking.made(name)
+    if begun is not None:
+        require_another_round(begun, ())
+    made = looking.made(name, backup_name(LIVE, run_key, 1 if begun is None else begun.round + 1, _LONGEST))
     if looking.is_empty(name):
         return made
     begun = ledger.read_campaign(run_key)
@@ -137,6 +149,12 @@ class _Looking:
                 "a table is held by others", next_step=_AGAIN, transient=True
             ) from error
 
+    def target(self) -> TableIdentity:
+        relation = self.relation(LIVE)
+        if relation is None:
+            raise TableMissingError(f"there is no table {LIVE}", next_step=_AGAIN)
+        return TableIdentity(TARGET.server, TARGET.database, relation, TARGET.name)
+
     def relation(self, name: TableName) -> str | None:
         found = self.ask((named("find_table", table=str(name)),))[0]
         return str(found[0][0]) if found else None
@@ -146,11 +164,13 @@ class _Looking:
             raise CampaignDriftError(f"{name} is gone or was replaced", next_step=_AGAIN)
         return shadow
 
-    def made(self, name: TableName) -> Shadow:
+    def made(self, name: TableName, kept: TableName) -> Shadow:
         lock = QUERIES.statement("lock", lock=lock_key("ddl"))
         bounds = settings(timedelta(milliseconds=DATA_LOCK_WAIT_MS), IDLE_MS)
         self.ask((QUERIES.statement("begin"), bounds, lock))
         self.ask((lock_table(LIVE, "ACCESS SHARE"),))
+        if self.relation(kept) is not None:
+            raise PublicationRefusedError(f"there is a table {kept} already", next_step=_AGAIN)
         if self.relation(name) is None:
             self.ask((named("create_table", table=str(name)),))
         relation = self.relation(name)

@@ -23,12 +23,15 @@ class Publications:
 
     times: Counter[tuple[str, int]] = field(default_factory=Counter)
     stopped: set[str] = field(default_factory=set)
+    replaced: set[str] = field(default_factory=set)
+    """Relations in whose place another has come by a publication."""
 
     def follow(self, commit: Commit) -> None:
         """Take in the events of one commit, in their order."""
         for event in commit.wrote.events:
             if event["kind"] == "published":
                 self.times[event["run_key"], event["round"]] += 1
+                self.replaced.add(commit.before.campaigns[event["run_key"]]["target_relation"])
             if event["kind"] in _STOPS:
                 self.stopped.add(event["run_key"])
             if event["kind"] in _GOES_ON:
@@ -126,4 +129,14 @@ def nothing_is_committed_into_what_is_published(commit: Commit, publications: Pu
         if event["kind"] == "committed" and publications.times[place]:
             raise ViolationError(
                 "too late", f"{place} is published, and chunk {event['chunk_index']} is committed"
+            )
+
+
+def nothing_is_opened_on_what_was_replaced(commit: Commit, publications: Publications) -> None:
+    """Nobody opens a campaign whose target is the table that a publication has put aside."""
+    for event in commit.wrote.events:
+        target = commit.after.campaigns[event["run_key"]]["target_relation"]
+        if event["kind"] in _GOES_ON and target in publications.replaced:
+            raise ViolationError(
+                "put aside", f"{event['run_key']} is {event['kind']} on {target}, which is a backup"
             )

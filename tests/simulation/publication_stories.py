@@ -19,11 +19,13 @@ STEPS = (
 
 def publishing(chance: Random) -> Story:
     """Runs and items race to complete a campaign and to publish it, while it is cancelled, resumed, and others use its tables."""
+    if chance.random() < 0.15:
+        return _opened_meanwhile(chance)
     loads = [Load("a", 0, chance.randint(1, 2), mode=mode(chance), swaps=True)]
     if chance.random() < 0.5:
         swaps = chance.random() < 0.4
         loads.append(Load("b", chance.randint(0, 1), 1, mode=mode(chance), swaps=swaps))
-    story = Story(Setup(tuple(loads), chance.choice((None, 1, 2))), 420)
+    story = Story(Setup(tuple(loads), chance.choice((None, 1, 2))), 480, calm=2)
     runs = chance.randint(1, 3)
     for number in range(1, runs + 1):
         _run(story, chance, number, step=chance.randint(0, chance.choice((30, 110))) * (number > 1))
@@ -39,9 +41,11 @@ def publishing(chance: Random) -> Story:
 
 def republishing(chance: Random) -> Story:
     """A campaign is begun anew, before it is published or after: into the same shadow, or into another."""
+    if chance.random() < 0.2:
+        return _late(chance)
     load = Load("a", 0, chance.randint(1, 2), mode=InnerMode.PARTITION_REPLACE, swaps=True)
     others = (Load("b", 0, 1, mode=mode(chance)),) if chance.random() < 0.3 else ()
-    story = Story(Setup((load, *others), chance.choice((None, 2))), 560)
+    story = Story(Setup((load, *others), chance.choice((None, 2))), 560, calm=2)
     runs = chance.randint(1, 3)
     for number in range(1, runs + 1):
         _run(story, chance, number, step=chance.randint(0, 120) * (number - 1))
@@ -68,16 +72,58 @@ def republishing(chance: Random) -> Story:
     return story
 
 
+def _late(chance: Random) -> Story:
+    """A run is about to publish, and comes to it when another has, and the next round is loaded and not published."""
+    load = Load("a", 0, 1, mode=InnerMode.PARTITION_REPLACE, swaps=True)
+    story = Story(Setup((load,)), 620, calm=8)
+
+    def item(name: str) -> Start:
+        return Start(name, Kind.ITEM, 0, clocks=clocks(chance))
+
+    story.start(0, item("run 1"))
+    late, next_round = "run 1/ledger", "run 3/ledger"
+    story.after(late, "update_campaign", chance.randint(3, 8), "freeze", late)
+    story.start_after(late, "update_campaign", 9, item("run 2"))
+    story.start_after(
+        "run 2/ledger", "rename_table", chance.randint(3, 12), Start("restart 1", Kind.RESTART, 0)
+    )
+    story.start_after("restart 1/ledger", "update_campaign", chance.randint(2, 8), item("run 3"))
+    story.after(next_round, "update_campaign", chance.randint(2, 6), "freeze", next_round)
+    story.after(next_round, "update_campaign", chance.randint(9, 12), "wake", late)
+    story.after(next_round, "update_campaign", chance.randint(15, 90), "wake", next_round)
+    return story
+
+
 def _run(story: Story, chance: Random, number: int, *, step: int) -> None:
     kind = chance.choice((Kind.ITEM, Kind.ITEM, Kind.INTERNAL))
     reason = "go on" if chance.random() < 0.3 else None
     story.start(step, Start(f"run {number}", kind, 0, reason=reason, clocks=clocks(chance)))
 
 
+def _opened_meanwhile(chance: Random) -> Story:
+    """Another campaign is opened on the same target while the first is exchanged."""
+    other = Load("b", chance.randint(0, 1), 1, mode=mode(chance), swaps=chance.random() < 0.4)
+    story = Story(Setup((Load("a", 0, 1, mode=mode(chance), swaps=True), other)), 320, calm=8)
+    _run(story, chance, 1, step=0)
+    opens = Start("other", chance.choice((Kind.ITEM, Kind.INTERNAL)), 1, clocks=clocks(chance))
+    story.start_after("run 1/ledger", chance.choice(("count_table", "receipts")), chance.randint(0, 6), opens)
+    # It has looked at the target's name, and looks at the campaigns that are there when the exchange is over.
+    story.after("other/ledger", "campaigns_on_target", chance.randint(4, 20), "freeze", "other")
+    story.after("run 1/ledger", "rename_table", chance.randint(6, 30), "wake", "other")
+    return story
+
+
 def _cancel(story: Story, chance: Random) -> None:
     """Anywhere, or while the campaign is being completed or published."""
     cancel = Start("cancel", Kind.CANCEL, 0, clocks=clocks(chance))
-    story.start(chance.randint(20, 200), cancel)
+    if chance.random() < 0.5:
+        statement = chance.choice(("count_table", "receipts", "lock_live", "rename_table"))
+        story.start_after("run 1/ledger", statement, chance.randint(0, 6), cancel)
+        if chance.random() < 0.5:
+            story.after("cancel/ledger", "count_live", 0, "freeze", "cancel")
+            story.after("run 1/ledger", "rename_table", chance.randint(4, 20), "wake", "cancel")
+    else:
+        story.start(chance.randint(20, 200), cancel)
     if chance.random() < 0.6:
         story.after(
             "run 1/", chance.choice(("complete_chunk", "receipts", "count_table")), 0, "freeze", "run 1"
@@ -97,11 +143,13 @@ def _disturb(story: Story, chance: Random, runs: int) -> None:
         delay = chance.randint(0, 3)
         match chance.randrange(5):
             case 0:
-                story.after(ledger, "rename_table", delay, "lose the answer of", ledger)
+                story.after(ledger, "rename_table", chance.randint(0, 9), "lose the answer of", ledger)
             case 1:  # its COMMIT takes its time, and its answer is lost
-                story.after(ledger, "rename_table", delay, "freeze", ledger)
-                story.after(ledger, "rename_table", delay + 1, "lose the answer of", ledger)
-                story.after(ledger, "rename_table", chance.randint(6, 60), "wake", ledger)
+                slow = chance.randint(3, 8)
+                lost = slow + chance.randint(2, 8)
+                story.after(ledger, "rename_table", slow, "freeze", ledger)
+                story.after(ledger, "rename_table", lost, "lose the answer of", ledger)
+                story.after(ledger, "rename_table", lost + chance.randint(0, 60), "wake", ledger)
             case 2:
                 story.after(ledger, statement, delay, chance.choice(("kill", "vanish")), run)
             case 3:
@@ -123,12 +171,16 @@ def _strangers(story: Story, chance: Random) -> None:
             clocks=clocks(chance),
         )
         story.start(chance.randint(20, 220), start)
-    if chance.random() < 0.15:
+    if chance.random() < 0.25:
         start = Start(
             *("intruder", Kind.STRANGER, 0),
             deed=chance.choice((Deed.WRITE, Deed.REPLACE)),
-            to_shadow=chance.random() < 0.6,
+            to_shadow=chance.random() < 0.5,
             held=timedelta(seconds=chance.choice((0, 1))),
             clocks=clocks(chance),
         )
-        story.start(chance.randint(40, 220), start)
+        if chance.random() < 0.8:  # while it is counted and exchanged
+            statement = chance.choice(("update_campaign", "count_table"))
+            story.start_after("run 1/ledger", statement, chance.randint(0, 6), start)
+        else:
+            story.start(chance.randint(40, 220), start)

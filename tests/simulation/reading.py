@@ -142,8 +142,9 @@ class ReadingStatements:
     def query_find_ledgers(self, _session: Session, _values: Values) -> Rows:
         return [(SCHEMA,)]
 
-    def query_relations_of_name(self, _session: Session, _values: Values) -> Rows:
-        return []
+    def query_relations_of_name(self, session: Session, values: Values) -> Rows:
+        relation = session.relation(values["name"])
+        return [] if relation is None else [(relation,)]
 
     def query_campaigns_on_target(self, session: Session, values: Values) -> Rows:
         found = [

@@ -83,8 +83,8 @@ class SimulatedSession:
             return False
         return True
 
-    def build_missing_index(self, _swap: Swap) -> None:
-        """Indexes are not simulated."""
+    def build_missing_index(self, swap: Swap) -> str | None:
+        return exchange.build_missing_index(self.batch, swap)
 
     def hold_shadow(self, swap: Swap) -> ShadowContent:
         return exchange.hold_shadow(self.batch, swap)

@@ -59,7 +59,7 @@ def tell_story(seed: int) -> tuple[Story, Random]:
     story = _TELLERS[family_of(seed)](chance)
     allowed = chance.sample(FAULTS, chance.randint(0, len(FAULTS)))
     story.faults = tuple(name for name in FAULTS if name in allowed)
-    story.fault_rate = chance.choice((0.005, 0.02, 0.06))
+    story.fault_rate = chance.choice((0.005, 0.02, 0.06)) / story.calm
     story.agenda.sort(key=lambda entry: entry[0])
     return story, chance
 

@@ -30,6 +30,8 @@ class Story:
     triggers: list[Trigger] = field(default_factory=list)
     fault_rate: float = 0.02
     faults: tuple[str, ...] = ()
+    calm: float = 1.0
+    """By what the rate of faults is less than in other stories: where much has to go well before it matters what goes wrong."""
 
     def at(self, step: int, what: str, actor: str = "", seconds: float = 0.0) -> None:
         """Put a decision on the agenda."""

@@ -15,12 +15,18 @@ from dpone_contract.errors import (
     DatabaseFailedError,
     LaneLostError,
     OverlapError,
+    PublicationBusyError,
+    PublicationMismatchError,
+    PublicationRefusedError,
 )
 from dpone_runtime.ports.lanes import LaneEventKind
+from tests.campaign_factories import TARGET
 from tests.simulation.decisions import Kind, Load, Setup, Start
 from tests.simulation.lanes import SimulatedLanes
 from tests.simulation.search import Failed, find_failure, replay, run_seed, search, shrink, told
 from tests.simulation.stories import FAMILIES, FAULTS, Family, decisions, family_of, tell_story
+from tests.simulation.strangers import Deed
+from tests.simulation.tables import BY_HAND
 from tests.simulation.weakening import Weakening
 from tests.simulation.world import World
 
@@ -67,7 +73,7 @@ def heard(monkeypatch):
 def test_schedules_meet_every_way_in_which_a_chunk_and_a_campaign_can_end(heard):
     """A simulation in which nothing goes wrong would prove nothing."""
     events, refusals, taken_over, settled = Counter(), Counter(), 0, 0
-    decided, failed_only = Counter(), 0
+    decided, failed_only, unpublished, published_again = Counter(), 0, set(), 0
     for seed in range(100 * len(FAMILIES)):
         story, chance = tell_story(seed)
         world = World(story.setup)
@@ -79,6 +85,13 @@ def test_schedules_meet_every_way_in_which_a_chunk_and_a_campaign_can_end(heard)
         settled += any(name.startswith("last run") for name in world.processes)
         events.update(event["kind"] for event in world.database.events)
         refusals.update(type(one.refusal) for one in world.processes.values() if one.refusal)
+        unpublished |= {
+            type(told)
+            for one in world.processes.values()
+            if (told := getattr(one.result, "unpublished", None))
+        }
+        rounds = {event["round"] for event in world.database.events if event["kind"] == "published"}
+        published_again += len(rounds) > 1
         taken_over += any(event["attempt"] and event["attempt"] > 1 for event in world.database.events)
         world.close()
     chunk_events = {"claimed", "released", "failed", "committed", "carried"}
@@ -88,9 +101,20 @@ def test_schedules_meet_every_way_in_which_a_chunk_and_a_campaign_can_end(heard)
     assert min(taken_over, settled) > 100
     assert set() == set(FAULTS) - set(decided) - {"advance far"}  # which is an "advance"
     assert failed_only > 10
+    assert set() == UNPUBLISHED - unpublished
+    assert published_again > 10
 
 
-CAMPAIGN_EVENTS = {"opened", "resumed", "round_begun", "cancel_requested", "halted", "closed", "completed"}
+CAMPAIGN_EVENTS = {
+    *("opened", "resumed", "round_begun", "cancel_requested", "halted", "closed", "completed", "published"),
+}
+UNPUBLISHED = {
+    CampaignBusyError,
+    CampaignStoppedError,
+    PublicationBusyError,
+    PublicationMismatchError,
+    PublicationRefusedError,
+}
 LANE_EVENTS = {
     LaneEventKind.OPENED,
     LaneEventKind.COMMITTED,
@@ -117,6 +141,22 @@ def test_a_run_without_faults_loads_each_chunk_by_one_attempt():
     kinds = Counter(event["kind"] for event in world.database.events)
     assert {"opened": 1, "claimed": 3, "committed": 3, "completed": 1} == kinds
     assert ["run", "once more 0"] == list(world.processes)
+
+
+def test_a_run_without_faults_publishes_what_it_has_loaded_and_others_rows_stay_in_the_backup():
+    world = World(Setup((Load("a", 0, 3, swaps=True),)))
+    world.start(Start("somebody", Kind.STRANGER, 0, deed=Deed.WRITE))
+    world.settle()
+    world.start(Start("run", Kind.INTERNAL, 0, lanes=2))
+    world.settle()
+    found = world.database.committed
+    live, backup = found.names[TARGET.name], TARGET.relation
+    assert found.campaigns["a"]["target_relation"] == live != backup
+    rows = Counter((row.relation, row.run_key) for row in found.rows.values())
+    assert {(live, "a"): 6, (backup, BY_HAND): 1} == rows
+    kinds = [event["kind"] for event in world.database.events if not event["chunk_index"]]
+    assert ["opened", "completed", "published"] == kinds
+    assert "once more 0" in world.processes
 
 
 # A failing schedule.

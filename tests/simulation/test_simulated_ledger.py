@@ -10,18 +10,22 @@ from dpone_contract.errors import ChunkLeaseLostError
 from dpone_runtime.adapters.postgres.completion import RowCompletion
 from dpone_runtime.adapters.sql.ledger import SqlLedger
 from dpone_runtime.adapters.sql.queries import load_blocks
+from dpone_runtime.domain.campaign import Shadow
 from dpone_runtime.domain.event import Event, EventKind
 from dpone_runtime.ports.connectors import LoadReceipt
+from tests.campaign_factories import TARGET, make_campaign, make_plan
 from tests.conformance.failures_suite import FailuresConformance
 from tests.conformance.ledger_suite import Hold, LedgerBackend, LedgerConformance
+from tests.conformance.publication_suite import PublicationConformance
 from tests.conformance.rounds_suite import RoundsConformance
 from tests.simulation.conditions import CONDITIONS
 from tests.simulation.database import Database
+from tests.simulation.preparation import CONTRACT, shadow_of, swap_of
 from tests.simulation.reading import SCHEMA
 from tests.simulation.rows import CAMPAIGN_COLUMNS, CHUNK_COLUMNS, EVENT_COLUMNS
 from tests.simulation.session import QUERIES, SimulatedSession
 from tests.simulation.statements import Statements
-from tests.simulation.tables import NotNullViolationError
+from tests.simulation.tables import NotNullViolationError, TargetRow
 
 OF_THE_SLICE = {"lock_table", "seen_columns", "slice", "copy_first", "copy_last"}
 OF_TABLES = {"lock_live", "pause", "find_table", "count_table", "create_table", "rename_table", "drop_table"}
@@ -29,6 +33,7 @@ BY_HAND = {"insert_by_hand", "replace_by_hand"}
 COMPLETION = RowCompletion(SCHEMA)
 PATIENCE_SECONDS = 30
 LOOK_SECONDS = 0.01
+LOOKS_BEFORE_TIME_PASSES = 100
 
 
 # The suite.
@@ -43,8 +48,10 @@ class Driver:
 
     def run_until(self, condition):
         with self._turn:
-            for _ in range(int(PATIENCE_SECONDS / LOOK_SECONDS)):
+            for look in range(int(PATIENCE_SECONDS / LOOK_SECONDS)):
                 self.run()
+                # Nobody else ends a wait for a lock: time does.
+                self._database.elapsed += look > LOOKS_BEFORE_TIME_PASSES
                 if condition():
                     return
                 # Another thread has to go on first: it holds what this one waits for.
@@ -71,11 +78,13 @@ class SimulatedHold(Hold):
 class SimulatedBackend(LedgerBackend):
     def __init__(self):
         self._database = Database(Statements().execute)
+        # Campaigns of the suites have targets that are no tables.
+        self._database.committed = replace(self._database.committed, names={})
         self._driver = Driver(self._database)
-        self.ledger, self.second = (
-            SqlLedger(SimulatedSession(self._database.connect, self._driver.run_until), SCHEMA)
-            for _ in range(2)
-        )
+        self.ledger, self.second = self.connect(), self.connect()
+
+    def connect(self):
+        return SqlLedger(SimulatedSession(self._database.connect, self._driver.run_until), SCHEMA)
 
     def expire_lease(self, record):
         committed = self._database.committed
@@ -114,10 +123,47 @@ class SimulatedBackend(LedgerBackend):
         ]
 
 
-class TestSimulatedLedger(LedgerConformance, RoundsConformance, FailuresConformance):
+class SimulatedTables:
+    def __init__(self, backend):
+        self._backend, self._database = backend, backend._database
+        self._change(names={TARGET.name: TARGET.relation})
+
+    def _change(self, **changes):
+        self._database.committed = replace(self._database.committed, **changes)
+
+    def wanted(self, run_key):
+        names, name = self._database.committed.names, str(shadow_of(run_key))
+        if name not in names:
+            self._database.tables_made += 1
+            self._change(names={**names, name: str(self._database.tables_made)})
+        shadow = Shadow(self._database.committed.names[name], name, CONTRACT)
+        target = replace(TARGET, relation=self.live())
+        return make_campaign(make_plan(run_key=run_key), target=target, shadow=shadow)
+
+    def swap(self, campaign):
+        return swap_of(campaign)
+
+    def write(self, swap, rows):
+        found = dict(self._database.committed.rows)
+        for _ in range(rows):
+            found[len(found)] = TargetRow(swap.shadow_relation, len(found), 1, "", 0, 0, 0, "")
+        self._change(rows=found)
+
+    def live(self):
+        return self._database.committed.names[TARGET.name]
+
+    def ledgers(self, count):
+        return [self._backend.connect() for _ in range(count)]
+
+
+class TestSimulatedLedger(LedgerConformance, RoundsConformance, FailuresConformance, PublicationConformance):
     @pytest.fixture
     def backend(self):
         return SimulatedBackend()
+
+    @pytest.fixture
+    def tables(self, backend):
+        return SimulatedTables(backend)
 
 
 # The names and conditions of ledger.sql.
