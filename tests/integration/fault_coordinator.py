@@ -107,12 +107,15 @@ class WatchedRun:
         if what == END_LEDGER:
             end_sessions(os.environ["DPONE_CONN_TARGET_DB"], "dpone ledger")
 
-    def then(self, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a function after which what is planned for this step is done."""
+    def then(
+        self, step: str, original: Callable[..., Any], *, only_if_given: bool = False
+    ) -> Callable[..., Any]:
+        """Give a function after which what is planned for this step is done, in some cases where it gave anything."""
 
         def watched(*arguments: Any, **options: Any) -> Any:
             found = original(*arguments, **options)
-            self.happen(step)
+            if found is not None or not only_if_given:
+                self.happen(step)
             return found
 
         return watched

@@ -6,14 +6,16 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from quickstart.embedded_postgres import EmbeddedPostgres
 from tests.integration.answer_swallower import AnswerSwallower
-from tests.integration.campaigns import History
+from tests.integration.campaigns import History, opened_history
 from tests.integration.child_runs import Run
-from tests.integration.fault_lane import END_LEDGER, HOLD
+from tests.integration.fault_lane import END_LEDGER, HOLD, KILL_COORDINATOR
 from tests.integration.publications import (
     leave_unpublished,
     relation,
@@ -25,6 +27,7 @@ from tests.integration.publications import (
     swapped,
 )
 from tests.integration.run_with_faults import LIVE_TRIES_VARIABLE, PUBLICATION_WAIT_VARIABLE
+from tests.integration.test_transient_faults import crash
 from tests.waiting import wait_until
 
 STEPS = ("publishing", "shadow held", "decided", "swapped", "published")
@@ -79,7 +82,62 @@ def test_a_lost_answer_to_the_commit_of_a_publication_is_read_in_the_ledger(
     require_published(history, done, loaded=3)
 
 
+@pytest.mark.parametrize(
+    "step, mapped, code", [("swapped", True, 0), ("swapped", False, 5), ("published", False, 0)]
+)
+def test_a_server_that_crashes_while_a_campaign_is_published(
+    tmp_path: Path, step: str, *, mapped: bool, code: int
+) -> None:
+    """A run that has lost its fence does not publish any more; who holds none does."""
+    with EmbeddedPostgres() as server, opened_history(server.uri(), tmp_path) as history:
+        history.add_stale_rows()
+        run = start(history, mapped=mapped, faults=[(step, 0, HOLD)])
+        run.wait_for(step, 0)
+        crash(server)
+        run.release()
+        done = run.finish()
+        history.connect_again()
+        assert code == done.exit_code, done.output
+        require_published(history, start(history, mapped=mapped).finish())
+
+
+@pytest.mark.parametrize("what", [KILL_COORDINATOR, END_LEDGER])
+def test_an_index_that_was_being_built_is_built_again(history: History, what: str) -> None:
+    history.sql(
+        "CREATE INDEX history_id ON target.history (id); CREATE INDEX history_note ON target.history (note)"
+    )
+    run = start(history, faults=[("index built", 0, what)])
+    done = run.finish()
+    assert run.reached("index built", 0)
+    if what == KILL_COORDINATOR:
+        assert (-9, "complete") == (done.exit_code, status(history))
+        assert [] == history.sql(f"SELECT FROM pg_index WHERE indrelid = '{shadow(history)}'::regclass")
+        done = start(history).finish()
+    assert 0 == done.exit_code, done.output
+    require_live(history)
+    names = "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'target.history'::regclass ORDER BY 1"
+    assert [("target.history_id",), ("target.history_note",)] == history.sql(names)
+
+
 # Readers and writers.
+
+
+def test_readers_see_what_was_there_or_all_that_was_loaded(history: History) -> None:
+    history.add_stale_rows()
+    seen: list[tuple[object, ...]] = []
+    before = live(history)
+    run = start(history, faults=[])
+    look = "SELECT tableoid::text, count(*), md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM target.history t GROUP BY 1"
+
+    def sampled() -> bool:
+        (found,) = history.sql(look)
+        if not seen or seen[-1] != found:
+            seen.append(found)
+        return run.ended()
+
+    wait_until(sampled, 60, "the end of the run")
+    require_published(history, run.finish(), loaded=3)
+    assert [before, live(history)] == seen
 
 
 @KINDS
