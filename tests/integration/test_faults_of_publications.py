@@ -15,7 +15,7 @@ from quickstart.embedded_postgres import EmbeddedPostgres
 from tests.integration.answer_swallower import AnswerSwallower
 from tests.integration.campaigns import History, opened_history
 from tests.integration.child_runs import Run
-from tests.integration.fault_lane import END_LEDGER, HOLD, KILL_COORDINATOR
+from tests.integration.fault_lane import END_FENCE, END_LEDGER, HOLD, KILL_COORDINATOR
 from tests.integration.publications import (
     leave_unpublished,
     relation,
@@ -64,6 +64,16 @@ def test_a_session_that_is_ended_while_it_publishes_costs_nothing(
     done = run.finish()
     assert run.reached(step, 0)
     require_published(history, done, loaded=3)
+
+
+@pytest.mark.parametrize("step", ["publishing", "shadow held"])
+def test_a_run_whose_fence_is_gone_publishes_nothing(history: History, step: str) -> None:
+    leave_unpublished(history)
+    before = live(history)
+    done = start(history, faults=[(step, 0, END_FENCE)]).finish()
+    assert (5, "DPONE_BACKFILL_CAMPAIGN_LEASE_LOST") == (done.exit_code, done.error_code), done.output
+    assert ("complete", before) == (status(history), live(history))
+    require_published(history, start(history).finish())
 
 
 @KINDS
@@ -195,6 +205,19 @@ def test_a_writer_who_holds_the_shadow_is_waited_for_a_while(history: History) -
         assert (5, "DPONE_BACKFILL_PUBLICATION_BUSY") == (done.exit_code, done.error_code), done.output
         assert ("complete", before) == (status(history), live(history))
     require_published(history, start(history).finish())
+
+
+@pytest.mark.parametrize("step", ["shadow held", "decided"])
+def test_nobody_writes_to_the_shadow_once_it_is_counted(history: History, step: str) -> None:
+    run = start(history, faults=[(step, 0, HOLD)])
+    run.wait_for(step, 0)
+    table = shadow(history)
+    history.sql("SET lock_timeout = '200ms'")
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        history.sql(f"INSERT INTO {table} SELECT * FROM {table} LIMIT 1")
+    history.sql("RESET lock_timeout")
+    run.release()
+    require_published(history, run.finish(), loaded=3)
 
 
 def test_rows_that_another_has_written_into_the_shadow_are_not_published(history: History) -> None:
