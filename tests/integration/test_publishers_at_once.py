@@ -97,6 +97,18 @@ def test_of_eight_internal_runs_those_that_are_not_refused_publish_once(history:
     require_published(history, start(history).finish())
 
 
+def test_an_item_waits_for_the_run_that_has_the_fence(history: History) -> None:
+    leave_unpublished(history)
+    run = start(history, faults=[("publishing", 0, HOLD)])
+    run.wait_for("publishing", 0)
+    item = start(history, mapped=True, faults=[])
+    wait_until(lambda: waits_for_a_decision(history), 60, "the item's wait")
+    assert "complete" == status(history)
+    run.release()
+    require_published(history, run.finish())
+    require_published(history, item.finish())
+
+
 # Who looks too early.
 
 
