@@ -33,7 +33,7 @@ from tests.waiting import wait_until
 STEPS = ("publishing", "shadow held", "decided", "swapped", "published")
 KINDS = pytest.mark.parametrize("mapped", [False, True], ids=["internal", "mapped"])
 LOST = pytest.mark.parametrize("committed", [True, False], ids=["it happened", "it did not"])
-WAITS_FOR_LIVE = """
+WAITS_FOR_TABLE = """
 SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
                 WHERE relation = %s AND mode = 'AccessExclusiveLock' AND NOT granted AND application_name = 'dpone ledger')
 """
@@ -158,7 +158,7 @@ def test_a_reader_is_waited_for_and_other_readers_pass_meanwhile(history: Histor
         reader.execute("SELECT count(*) FROM target.history")
         run = start(history, mapped=mapped, faults=[])
         wait_until(
-            lambda: history.value(WAITS_FOR_LIVE, before[0]) is True, 60, "the wait for the live table"
+            lambda: history.value(WAITS_FOR_TABLE, before[0]) is True, 60, "the wait for the live table"
         )
         waits = [seconds_to_read(history, before) for _ in range(3)]
         assert max(waits) < 3, waits
@@ -168,7 +168,7 @@ def test_a_reader_is_waited_for_and_other_readers_pass_meanwhile(history: Histor
 
 def seconds_to_read(history: History, expected: tuple[object, ...]) -> float:
     """Read the live table while somebody stands in the queue for it."""
-    wait_until(lambda: history.value(WAITS_FOR_LIVE, expected[0]) is True, 10, "the wait for the live table")
+    wait_until(lambda: history.value(WAITS_FOR_TABLE, expected[0]) is True, 10, "the wait for the live table")
     began = time.monotonic()
     assert expected == live(history)
     return time.monotonic() - began
@@ -205,6 +205,26 @@ def test_a_writer_who_holds_the_shadow_is_waited_for_a_while(history: History) -
         assert (5, "DPONE_BACKFILL_PUBLICATION_BUSY") == (done.exit_code, done.error_code), done.output
         assert ("complete", before) == (status(history), live(history))
     require_published(history, start(history).finish())
+
+
+def test_who_reads_the_shadow_is_waited_for_and_readers_of_the_live_table_are_not_kept(
+    history: History,
+) -> None:
+    leave_unpublished(history)
+    before, table = live(history), shadow(history)
+    with session(history) as verification:
+        verification.execute(f"SELECT count(*) FROM {table}".encode())
+        run = start(history, faults=[])
+        wait_until(
+            lambda: history.value(WAITS_FOR_TABLE, relation(history, str(table))) is True,
+            60,
+            "the wait for the shadow",
+        )
+        history.sql("SET lock_timeout = '200ms'")
+        assert before == live(history)
+        history.sql("RESET lock_timeout")
+        assert not run.ended()
+    require_published(history, run.finish())
 
 
 @pytest.mark.parametrize("step", ["shadow held", "decided"])
