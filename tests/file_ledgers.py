@@ -52,6 +52,9 @@ class OwnTargetLocks:
     def campaigns_on(self, _target: object) -> tuple[OtherCampaign, ...]:
         return self.beside
 
+    def require_same_table(self, _run_key: object, _target: object) -> None:
+        """No name leads anywhere."""
+
     def close(self) -> None:
         """Nothing is open."""
 

@@ -108,6 +108,11 @@ class History:
         """The test's own session."""
         return self._connection
 
+    def connect_again(self) -> None:
+        """Open the test's own session anew, after its server has crashed."""
+        self._connection.close()
+        self._connection = psycopg.connect(self.uri, autocommit=True, application_name="test")
+
     def cursor(self) -> psycopg.Cursor[tuple[object, ...]]:
         """Give a cursor of the test's own session."""
         return self._connection.cursor()

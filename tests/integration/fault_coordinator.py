@@ -32,6 +32,7 @@ from dpone_runtime.ports.ledger import (
     PublicationView,
 )
 from tests.integration.fault_lane import (
+    END_FENCE,
     END_LEDGER,
     FREEZE,
     HOLD,
@@ -49,6 +50,7 @@ SELECT EXISTS (SELECT FROM pg_stat_activity
                 WHERE application_name = 'dpone ledger' AND wait_event = 'advisory' AND datname = current_database())
 """
 
+_SESSIONS = {END_LEDGER: "dpone ledger", END_FENCE: "dpone fence"}
 _HEARD = {
     LaneEventKind.OPENED: "lanes open",
     LaneEventKind.COMMITTED: "told",
@@ -104,15 +106,18 @@ class WatchedRun:
             self._faults.wait_for_release()
         if what == FREEZE:
             os.kill(os.getpid(), signal.SIGSTOP)
-        if what == END_LEDGER:
-            end_sessions(os.environ["DPONE_CONN_TARGET_DB"], "dpone ledger")
+        if what in _SESSIONS:
+            end_sessions(os.environ["DPONE_CONN_TARGET_DB"], _SESSIONS[what])
 
-    def then(self, step: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a function after which what is planned for this step is done."""
+    def then(
+        self, step: str, original: Callable[..., Any], *, only_if_given: bool = False
+    ) -> Callable[..., Any]:
+        """Give a function after which what is planned for this step is done, in some cases where it gave anything."""
 
         def watched(*arguments: Any, **options: Any) -> Any:
             found = original(*arguments, **options)
-            self.happen(step)
+            if found is not None or not only_if_given:
+                self.happen(step)
             return found
 
         return watched

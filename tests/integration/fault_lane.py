@@ -42,6 +42,7 @@ HOLD = "hold"
 END_SINK = "end sink session"
 END_SOURCE = "end source session"
 END_LEDGER = "end ledger session"
+END_FENCE = "end fence session"
 
 ADMIN_VARIABLE = "DPONE_TEST_ADMIN"
 """The URI of whoever may end sessions of the target, where that is not the user of the run."""

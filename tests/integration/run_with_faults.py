@@ -59,6 +59,7 @@ def run() -> None:
         return watched.lanes(pool)
 
     bootstrap.PreparedRun.lanes = watched_lanes  # type: ignore[method-assign,assignment]  # for this process only
+    session.build_missing_index = watched.then("index built", session.build_missing_index, only_if_given=True)
     session.hold_shadow = watched.then("shadow held", session.hold_shadow)
     session.swap_tables = watched.then("swapped", session.swap_tables)
     if tries := os.environ.get(LIVE_TRIES_VARIABLE):

@@ -6,14 +6,16 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from quickstart.embedded_postgres import EmbeddedPostgres
 from tests.integration.answer_swallower import AnswerSwallower
-from tests.integration.campaigns import History
+from tests.integration.campaigns import History, opened_history
 from tests.integration.child_runs import Run
-from tests.integration.fault_lane import END_LEDGER, HOLD
+from tests.integration.fault_lane import END_FENCE, END_LEDGER, HOLD, KILL_COORDINATOR
 from tests.integration.publications import (
     leave_unpublished,
     relation,
@@ -25,12 +27,13 @@ from tests.integration.publications import (
     swapped,
 )
 from tests.integration.run_with_faults import LIVE_TRIES_VARIABLE, PUBLICATION_WAIT_VARIABLE
+from tests.integration.test_transient_faults import crash
 from tests.waiting import wait_until
 
 STEPS = ("publishing", "shadow held", "decided", "swapped", "published")
 KINDS = pytest.mark.parametrize("mapped", [False, True], ids=["internal", "mapped"])
 LOST = pytest.mark.parametrize("committed", [True, False], ids=["it happened", "it did not"])
-WAITS_FOR_LIVE = """
+WAITS_FOR_TABLE = """
 SELECT EXISTS (SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
                 WHERE relation = %s AND mode = 'AccessExclusiveLock' AND NOT granted AND application_name = 'dpone ledger')
 """
@@ -63,6 +66,16 @@ def test_a_session_that_is_ended_while_it_publishes_costs_nothing(
     require_published(history, done, loaded=3)
 
 
+@pytest.mark.parametrize("step", ["publishing", "shadow held"])
+def test_a_run_whose_fence_is_gone_publishes_nothing(history: History, step: str) -> None:
+    leave_unpublished(history)
+    before = live(history)
+    done = start(history, faults=[(step, 0, END_FENCE)]).finish()
+    assert (5, "DPONE_BACKFILL_CAMPAIGN_LEASE_LOST") == (done.exit_code, done.error_code), done.output
+    assert ("complete", before) == (status(history), live(history))
+    require_published(history, start(history).finish())
+
+
 @KINDS
 @LOST
 def test_a_lost_answer_to_the_commit_of_a_publication_is_read_in_the_ledger(
@@ -79,7 +92,62 @@ def test_a_lost_answer_to_the_commit_of_a_publication_is_read_in_the_ledger(
     require_published(history, done, loaded=3)
 
 
+@pytest.mark.parametrize(
+    "step, mapped, code", [("swapped", True, 0), ("swapped", False, 5), ("published", False, 0)]
+)
+def test_a_server_that_crashes_while_a_campaign_is_published(
+    tmp_path: Path, step: str, *, mapped: bool, code: int
+) -> None:
+    """A run that has lost its fence does not publish any more; who holds none does."""
+    with EmbeddedPostgres() as server, opened_history(server.uri(), tmp_path) as history:
+        history.add_stale_rows()
+        run = start(history, mapped=mapped, faults=[(step, 0, HOLD)])
+        run.wait_for(step, 0)
+        crash(server)
+        run.release()
+        done = run.finish()
+        history.connect_again()
+        assert code == done.exit_code, done.output
+        require_published(history, start(history, mapped=mapped).finish())
+
+
+@pytest.mark.parametrize("what", [KILL_COORDINATOR, END_LEDGER])
+def test_an_index_that_was_being_built_is_built_again(history: History, what: str) -> None:
+    history.sql(
+        "CREATE INDEX history_id ON target.history (id); CREATE INDEX history_note ON target.history (note)"
+    )
+    run = start(history, faults=[("index built", 0, what)])
+    done = run.finish()
+    assert run.reached("index built", 0)
+    if what == KILL_COORDINATOR:
+        assert (-9, "complete") == (done.exit_code, status(history))
+        assert [] == history.sql(f"SELECT FROM pg_index WHERE indrelid = '{shadow(history)}'::regclass")
+        done = start(history).finish()
+    assert 0 == done.exit_code, done.output
+    require_live(history)
+    names = "SELECT indexrelid::regclass::text FROM pg_index WHERE indrelid = 'target.history'::regclass ORDER BY 1"
+    assert [("target.history_id",), ("target.history_note",)] == history.sql(names)
+
+
 # Readers and writers.
+
+
+def test_readers_see_what_was_there_or_all_that_was_loaded(history: History) -> None:
+    history.add_stale_rows()
+    seen: list[tuple[object, ...]] = []
+    before = live(history)
+    run = start(history, faults=[])
+    look = "SELECT tableoid::text, count(*), md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM target.history t GROUP BY 1"
+
+    def sampled() -> bool:
+        (found,) = history.sql(look)
+        if not seen or seen[-1] != found:
+            seen.append(found)
+        return run.ended()
+
+    wait_until(sampled, 60, "the end of the run")
+    require_published(history, run.finish(), loaded=3)
+    assert [before, live(history)] == seen
 
 
 @KINDS
@@ -90,7 +158,7 @@ def test_a_reader_is_waited_for_and_other_readers_pass_meanwhile(history: Histor
         reader.execute("SELECT count(*) FROM target.history")
         run = start(history, mapped=mapped, faults=[])
         wait_until(
-            lambda: history.value(WAITS_FOR_LIVE, before[0]) is True, 60, "the wait for the live table"
+            lambda: history.value(WAITS_FOR_TABLE, before[0]) is True, 60, "the wait for the live table"
         )
         waits = [seconds_to_read(history, before) for _ in range(3)]
         assert max(waits) < 3, waits
@@ -100,7 +168,7 @@ def test_a_reader_is_waited_for_and_other_readers_pass_meanwhile(history: Histor
 
 def seconds_to_read(history: History, expected: tuple[object, ...]) -> float:
     """Read the live table while somebody stands in the queue for it."""
-    wait_until(lambda: history.value(WAITS_FOR_LIVE, expected[0]) is True, 10, "the wait for the live table")
+    wait_until(lambda: history.value(WAITS_FOR_TABLE, expected[0]) is True, 10, "the wait for the live table")
     began = time.monotonic()
     assert expected == live(history)
     return time.monotonic() - began
@@ -137,6 +205,39 @@ def test_a_writer_who_holds_the_shadow_is_waited_for_a_while(history: History) -
         assert (5, "DPONE_BACKFILL_PUBLICATION_BUSY") == (done.exit_code, done.error_code), done.output
         assert ("complete", before) == (status(history), live(history))
     require_published(history, start(history).finish())
+
+
+def test_who_reads_the_shadow_is_waited_for_and_readers_of_the_live_table_are_not_kept(
+    history: History,
+) -> None:
+    leave_unpublished(history)
+    before, table = live(history), shadow(history)
+    with session(history) as verification:
+        verification.execute(f"SELECT count(*) FROM {table}".encode())
+        run = start(history, faults=[])
+        wait_until(
+            lambda: history.value(WAITS_FOR_TABLE, relation(history, str(table))) is True,
+            60,
+            "the wait for the shadow",
+        )
+        history.sql("SET lock_timeout = '200ms'")
+        assert before == live(history)
+        history.sql("RESET lock_timeout")
+        assert not run.ended()
+    require_published(history, run.finish())
+
+
+@pytest.mark.parametrize("step", ["shadow held", "decided"])
+def test_nobody_writes_to_the_shadow_once_it_is_counted(history: History, step: str) -> None:
+    run = start(history, faults=[(step, 0, HOLD)])
+    run.wait_for(step, 0)
+    table = shadow(history)
+    history.sql("SET lock_timeout = '200ms'")
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        history.sql(f"INSERT INTO {table} SELECT * FROM {table} LIMIT 1")
+    history.sql("RESET lock_timeout")
+    run.release()
+    require_published(history, run.finish(), loaded=3)
 
 
 def test_rows_that_another_has_written_into_the_shadow_are_not_published(history: History) -> None:

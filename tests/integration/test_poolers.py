@@ -14,6 +14,7 @@ from dpone_runtime.connections import ResolvedConnection
 from tests.integration.campaigns import History, mapped_process
 from tests.integration.fault_lane import FREEZE
 from tests.integration.pgbouncer import PGBOUNCER, PgBouncer
+from tests.integration.publications import require_live, swapped
 from tests.integration.transaction_pooler import TransactionPooler
 
 # Handed out in turn, a session changes from one transaction to the next; handed out last in first out, only under load.
@@ -111,6 +112,15 @@ def test_many_items_share_few_sessions(history: History, pooler: Pooler) -> None
     runs = [history.start_item(process, index, environ=environ) for index in range(5)]
     assert [0] * 5 == [run.finish(120).exit_code for run in runs]
     history.require_loaded(10)
+
+
+def test_items_publish_through_it(history: History, pooler: Pooler) -> None:
+    environ = {"DPONE_CONN_SOURCE_DB": pooler.uri, "DPONE_CONN_TARGET_DB": pooler.uri}
+    process = mapped_process(items=5, max_active=5, text=swapped(5))
+    runs = [history.start_item(process, index, environ=environ) for index in range(5)]
+    finished = [run.finish(120) for run in runs]
+    assert [0] * 5 == [done.exit_code for done in finished], [done.output for done in finished]
+    require_live(history, 5)
 
 
 def test_ending_a_lapsed_attempt_hits_no_other_client(history: History, pooler: Pooler) -> None:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from dpone_contract.environment import STATE_DIR
 from dpone_contract.process import Process
 from tests.integration.campaigns import History, manifest_text, mapped_process
 from tests.integration.child_runs import Finished, Run
 from tests.integration.fault_lane import FREEZE, HOLD, KILL_COORDINATOR
+from tests.integration.file_history import in_a_file
 from tests.integration.publications import (
     leave_unpublished,
     relation,
@@ -45,7 +47,7 @@ def states(finished: Sequence[Finished]) -> list[tuple[int, str | None]]:
 # Eight at once.
 
 
-@pytest.mark.parametrize("held_at", ["ends seen", "prepared", "publishing"])
+@pytest.mark.parametrize("held_at", ["ends seen", "publishing"])
 def test_eight_items_that_are_cleared_at_once_publish_once(history: History, held_at: str) -> None:
     process = process_of_items()
     for index in range(RACERS - 1):
@@ -95,6 +97,18 @@ def test_of_eight_internal_runs_those_that_are_not_refused_publish_once(history:
     require_published(history, start(history).finish())
 
 
+def test_an_item_waits_for_the_run_that_has_the_fence(history: History) -> None:
+    leave_unpublished(history)
+    run = start(history, faults=[("publishing", 0, HOLD)])
+    run.wait_for("publishing", 0)
+    item = start(history, mapped=True, faults=[])
+    wait_until(lambda: waits_for_a_decision(history), 60, "the item's wait")
+    assert "complete" == status(history)
+    run.release()
+    require_published(history, run.finish())
+    require_published(history, item.finish())
+
+
 # Who looks too early.
 
 
@@ -114,16 +128,21 @@ def test_a_run_that_has_looked_before_another_published_passes(
 DIRECT = manifest_text(name="other", first="2013-01-08", last="2013-01-09")
 
 
-@pytest.mark.parametrize("waits", [True, False], ids=["waits for the lock", "comes later"])
+@pytest.mark.parametrize(
+    "text, waits",
+    [(DIRECT, True), (DIRECT, False), (in_a_file(DIRECT), False)],
+    ids=["waits for the lock", "comes later", "comes later, with its ledger in a file"],
+)
 def test_a_campaign_that_has_looked_before_the_swap_opens_none_on_what_is_the_backup_now(
-    history: History, *, waits: bool
+    history: History, text: str, *, waits: bool
 ) -> None:
     leave_unpublished(history)
     before = relation(history)
     publisher = start(history, faults=[("decided", 0, HOLD)])
     publisher.wait_for("decided", 0)
-    other = history.manifest(DIRECT, file="other.yaml")
-    early = history.start("run", other, faults=[("prepared", 0, HOLD)])
+    other = history.manifest(text, file="other.yaml")
+    state = {STATE_DIR: str(history.folder / "state")}
+    early = history.start("run", other, faults=[("prepared", 0, HOLD)], environ=state)
     early.wait_for("prepared", 0)
     if waits:
         early.release()
@@ -137,9 +156,30 @@ def test_a_campaign_that_has_looked_before_the_swap_opens_none_on_what_is_the_ba
     assert "target.history is another table now" in done.stderr
     on_backup = "SELECT count(*) FROM dpone_audit.__dpone__backfill_campaigns WHERE target_relation = %s"
     assert 0 == history.value(on_backup, before)
-    again = history.run("run", other)
+    again = history.run("run", other, environ=state)
     assert 0 == again.exit_code, again.output
     assert 100 == history.value("SELECT count(*) FROM target.history")
+
+
+def test_a_restart_that_has_looked_before_the_swap_does_not_load_into_what_is_live(history: History) -> None:
+    text = swapped(mode="partition_replace")
+    leave_unpublished(history, text=text)
+    manifest = history.manifest(text)
+    restart = ("backfill", "restart", manifest, "--reason", "once more", "--execute")
+    early = history.start(*restart, faults=[("prepared", 0, HOLD)])
+    early.wait_for("prepared", 0)
+    require_published(history, start(history, text=text).finish())
+    live = relation(history)
+    early.release()
+    done = early.finish()
+    assert (5, "DPONE_BACKFILL_CAMPAIGN_BUSY") == (done.exit_code, done.error_code), done.output
+    assert (live, "published") == (relation(history), status(history))
+    require_live(history)
+    # Told to do so again, it begins its round in a shadow of its own.
+    again = history.run(*restart)
+    assert 0 == again.exit_code, again.output
+    assert ["published", "round_begun", "completed", "published"] == history.events(None)[2:]
+    assert 60 == history.value("SELECT count(*) FROM target.history")
 
 
 def waits_for_a_decision(history: History) -> bool:

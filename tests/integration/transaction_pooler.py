@@ -29,6 +29,8 @@ class _Wire:
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
+        # As libpq and the server do; else each answer in parts waits for the other side's delayed acknowledgement.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._read = bytearray()
 
     def startup(self) -> bytes:

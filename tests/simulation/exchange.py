@@ -62,8 +62,8 @@ def hold_shadow(batch: Batch, swap: Swap) -> ShadowContent:
 
 def swap_tables(batch: Batch, swap: Swap) -> None:
     """Hold both tables, require them to be what they were, and exchange their names."""
-    _lock_live(batch, swap)
     batch((lock_table(swap.shadow, "ACCESS EXCLUSIVE"),))
+    _lock_live(batch, swap)
     require_relation(batch, swap.live, swap.live_relation)
     require_relation(batch, swap.shadow, swap.shadow_relation)
     if not batch((named("find_table", table=index_of(swap.shadow_relation)),))[0]:

@@ -1,4 +1,7 @@
-"""The two campaigns of the soak: one run of four lanes, and six mapped items; each begins another generation once it is complete."""
+"""The campaigns of the soak: one run of four lanes, six mapped items, and six that are published by a swap.
+
+Each begins another generation once it is complete.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ INSERT INTO source.history SELECT n, CASE WHEN n %% 7 = 0 THEN NULL ELSE 'row ' 
   FROM generate_series(0, {CHUNKS * ROWS_A_CHUNK - 1}) n;
 CREATE TABLE target.lanes (LIKE source.history INCLUDING INDEXES);
 CREATE TABLE target.items (LIKE source.history INCLUDING INDEXES);
+CREATE TABLE target.swapped (LIKE source.history INCLUDING INDEXES);
 """
 
 MANIFEST = """\
@@ -40,6 +44,7 @@ sink:
     backfill:
       backfill_id: {name}-{generation}
       parallel_workers: {lanes}
+      publication: {publication}
       chunk: {{ column: id, from: 0, to: {last}, step: {step} }}
       state: {{ backend: audit_schema, schema: dpone_audit, require_distributed_lock: true }}
 """
@@ -48,10 +53,11 @@ _LEDGER = "dpone_audit.__dpone__backfill"
 
 @dataclass
 class SoakCampaign:
-    """One campaign at a time of one kind: `places` are its runs, one or as many as items."""
+    """One campaign at a time of one kind: `places` are its runs, one or as many as items; it may be published by a swap."""
 
     name: str
     mapped: bool
+    swaps: bool
     uri: str
     folder: Path
     session: psycopg.Connection[tuple[object, ...]]
@@ -91,6 +97,7 @@ class SoakCampaign:
             name=self.name,
             generation=self.generation,
             lanes=1 if self.mapped else LANES,
+            publication="{ mode: shadow_swap, retain_backup: false }" if self.swaps else "{ mode: direct }",
             last=CHUNKS * ROWS_A_CHUNK - 1,
             step=ROWS_A_CHUNK,
         )
@@ -120,10 +127,17 @@ class SoakCampaign:
         """Whether the ledger says so; that every chunk is committed is not enough."""
         if self.committed() < CHUNKS:
             return False
-        return (
-            self._value(f"SELECT status FROM {_LEDGER}_campaigns WHERE run_key = %s", self.run_key)
-            == "complete"
-        )
+        status = self._value(f"SELECT status FROM {_LEDGER}_campaigns WHERE run_key = %s", self.run_key)
+        return status == ("published" if self.swaps else "complete")
+
+    def require_unseen(self) -> None:
+        """Require readers of what is published by a swap to see the generation before, whole, or this one.
+
+        Errors: AssertionError.
+        """
+        if self.swaps:
+            rows = self._value(f"SELECT count(*) FROM target.{self.name}")
+            assert rows in (0, CHUNKS * ROWS_A_CHUNK), f"{self.run_key}: readers see {rows} rows"
 
     def require_right(self) -> None:
         """Require each row of the target once, each chunk committed once, by the attempt that its row names.

@@ -1,4 +1,4 @@
-"""The soak: minutes of random kills under four lanes and six mapped items, and every row counted whenever a campaign is complete.
+"""The soak: minutes of random kills under four lanes, six mapped items and six that end in a swap, and every row counted whenever a campaign is complete.
 
 `tox run -e soak` takes ten minutes; `-- --minutes 2 --seed 7` another time and another order of faults.
 """
@@ -64,6 +64,7 @@ class Soak:
     def _turn(self) -> None:
         self._wake(time.monotonic())
         for campaign in self._campaigns:
+            campaign.require_unseen()
             if campaign.complete():
                 self._complete(campaign)
                 campaign.begin_again()
@@ -188,7 +189,14 @@ def main() -> int:
         uri = server.uri("postgres")
         session = stack.enter_context(psycopg.connect(uri, autocommit=True, application_name="soak"))
         session.execute(TABLES.replace("%%", "%").encode())
-        campaigns = [SoakCampaign(name, name == "items", uri, folder, session) for name in ("lanes", "items")]
+        campaigns = [
+            SoakCampaign(name, mapped, swaps, uri, folder, session)
+            for name, mapped, swaps in (
+                ("lanes", False, False),
+                ("items", True, False),
+                ("swapped", True, True),
+            )
+        ]
         for campaign in campaigns:
             stack.callback(campaign.end)
         soak = Soak(options.seed, campaigns, session)

@@ -31,5 +31,11 @@ class TargetLocks(Protocol):
     def campaigns_on(self, target: TableIdentity, /) -> tuple[OtherCampaign, ...]:
         """Give the campaigns of ledgers beside the target that may still write to it."""
 
+    def require_same_table(self, run_key: RunKey, target: TableIdentity, /) -> None:
+        """Require a target's name to lead to the table that was looked at; no swap can come while the fence is held.
+
+        Errors: CampaignBusyError.
+        """
+
     def close(self) -> None:
         """End the session, if there is one."""

@@ -64,7 +64,6 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
         else "  what is live now is dropped, with what others have written to it since the load began"
     )
     while True:
-        tries += 1
         refusal, found = _refusal(lambda: _publish(tools, campaign, publication)), campaign
         try:
             found = tools.ledger.read_campaign(campaign.run_key) or campaign
@@ -76,6 +75,7 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
             return found
         if found.round != campaign.round:
             return found
+        tries += not isinstance(refusal, CampaignBusyError)
         waits = tools.clock() < waits_until and not tools.stop_requested()
         if refusal is not None and not _goes_again(refusal, waits=waits, fails=tries >= _TRIES):
             raise refusal

@@ -138,7 +138,8 @@ class LocalFileLedger:
     def open_campaign(
         self, run_key: RunKey, target: TableIdentity, decide: OpeningDecision, *, with_committed: bool = False
     ) -> Change | None:
-        # Those that are beside the target cannot change meanwhile: a run holds the lock that their openings take.
+        # Neither it nor those that are beside it can change meanwhile: a run holds the lock that openings and swaps take.
+        self._locks.require_same_table(run_key, target)
         elsewhere = self._locks.campaigns_on(target)
         try:
             with self._folder.locked(OPENING_WAIT):

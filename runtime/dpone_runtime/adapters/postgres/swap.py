@@ -59,8 +59,9 @@ def swap_tables(connection: PgConnection, swap: Swap) -> None:
 
     Errors: PublicationBusyError naming who holds the live table; PublicationRefusedError; psycopg.Error.
     """
-    _lock_live(connection, swap)
+    # First the shadow: whoever looks into it is waited for without keeping readers of the live table waiting.
     _run(connection, f"LOCK TABLE {quoted_table(swap.shadow)} IN ACCESS EXCLUSIVE MODE")
+    _lock_live(connection, swap)
     live = _require_relation(connection, swap.live, swap.live_relation)
     shadow = _require_relation(connection, swap.shadow, swap.shadow_relation)
     require_unchanged(connection, live, shadow, swap.contract, indexed=True)

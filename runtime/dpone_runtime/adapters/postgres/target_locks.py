@@ -15,7 +15,7 @@ from dpone_runtime.adapters.postgres.batches import lock_key, protocol_queries, 
 from dpone_runtime.adapters.postgres.completion import local_chunk_key, local_data_key, local_token_key
 from dpone_runtime.adapters.postgres.connect import PgConnection, connect, translate
 from dpone_runtime.adapters.postgres.session import PostgresFence, PostgresSession
-from dpone_runtime.adapters.sql.other_campaigns import campaigns_on_target
+from dpone_runtime.adapters.sql.other_campaigns import campaigns_on_target, require_same_table
 from dpone_runtime.adapters.sql.session import LockTimeoutError
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.domain.campaign import TableIdentity
@@ -110,6 +110,10 @@ class PostgresTargetLocks:
     def campaigns_on(self, target: TableIdentity) -> tuple[OtherCampaign, ...]:
         found = self._session.batch((self._queries.statement("find_ledgers"),))[0]
         return campaigns_on_target(self._session, target, tuple(row[0] for row in found), None, over=False)
+
+    def require_same_table(self, run_key: RunKey, target: TableIdentity) -> None:
+        names = self._session.batch((self._queries.statement("relations_of_name", name=target.name),))[0]
+        require_same_table(run_key, target, {row[0] for row in names})
 
     def close(self) -> None:
         if self._opened is not None:
