@@ -3,7 +3,7 @@
 -- lines are the same table. Names of indexes are left out, since two tables cannot share them; so are those of what is not shared
 -- with them. Privileges count as they work, whether they were ever spelt out or not.
 WITH t AS (SELECT c.* FROM pg_catalog.pg_class c WHERE c.oid = :relation)
-SELECT 'table', pg_catalog.concat_ws(' ', a.amname,
+SELECT 'table', pg_catalog.concat_ws(' ', a.amname, CASE WHEN t.relpersistence = 'u' THEN 'unlogged' END,
          'replica identity ' || t.relreplident::text,
          'tablespace ' || s.spcname,
          'with ' || (SELECT pg_catalog.string_agg(o, ', ' ORDER BY o) FROM unnest(t.reloptions) o),
