@@ -221,3 +221,6 @@ SELECT a.pid, coalesce(a.application_name, ''), coalesce(a.usename::text, ''), c
 
 -- name: pause
 SELECT pg_catalog.pg_sleep(1)
+
+-- name: search_path
+SELECT pg_catalog.current_setting('search_path')

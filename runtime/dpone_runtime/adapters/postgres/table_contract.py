@@ -8,11 +8,21 @@ from dataclasses import dataclass
 from dpone_contract.canonical import fingerprint
 from dpone_contract.errors import PublicationRefusedError
 from dpone_contract.manifest import TableName
-from dpone_runtime.adapters.postgres.batches import run_batch
+from dpone_runtime.adapters.postgres.batches import run_batch, settings_statement
 from dpone_runtime.adapters.postgres.connect import PgConnection
 from dpone_runtime.adapters.sql.queries import Queries, load_blocks
 
 _SHOWN = 5
+_WORDING = {
+    "search_path": "pg_catalog, pg_temp",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "quote_all_identifiers": "off",
+}
+"""What says how the server words expressions, types and times. The next run may be another user's, with other settings."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +57,18 @@ Contract = tuple[tuple[str, str], ...]
 
 
 def table_contract(connection: PgConnection, relation: int) -> Contract:
-    """Read what makes up a table. Source: the backfill guide, the object contract of a swap."""
-    query = publication_queries().statement("table_contract", relation=relation)
-    return tuple((str(row[0]), str(row[1])) for row in run_batch(connection, (query,))[0].fetchall())
+    """Read what makes up a table, in words that no setting of a session changes.
+
+    Source: the backfill guide, the object contract of a swap.
+    """
+    query = publication_queries().statement
+    before, _, found = run_batch(
+        connection,
+        (query("search_path"), settings_statement(_WORDING), query("table_contract", relation=relation)),
+    )
+    # Others may run code of their own in this transaction: event triggers look names up.
+    run_batch(connection, (settings_statement({"search_path": str(before.fetchall()[0][0])}),))
+    return tuple((str(row[0]), str(row[1])) for row in found.fetchall())
 
 
 def contract_digest(contract: Contract) -> str:
