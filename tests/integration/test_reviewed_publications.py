@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.campaigns import History
 from tests.integration.child_runs import Finished
-from tests.integration.publications import leave_unpublished, relation, shadow, status, swapped
+from tests.integration.publications import leave_unpublished, relation, shadow, status, swapped, tables
 
 REFUSED = "DPONE_BACKFILL_PUBLICATION_REFUSED"
 
@@ -54,3 +56,31 @@ def test_a_run_whose_session_words_expressions_otherwise_goes_on(history: Histor
     assert 0 == done.exit_code, done.output
     assert "published" == status(history)
     assert before != relation(history)
+
+
+SUBSCRIPTION = """
+CREATE SUBSCRIPTION filling CONNECTION 'dbname=elsewhere' PUBLICATION theirs WITH (connect = false, slot_name = NONE, enabled = false);
+INSERT INTO pg_subscription_rel (srsubid, srrelid, srsubstate)
+SELECT oid, 'target.history'::regclass, 'r' FROM pg_subscription WHERE subname = 'filling'
+"""
+HANGING = {
+    "statistics target of index target.by_note": "CREATE INDEX by_note ON target.history (lower(note));"
+    "ALTER INDEX target.by_note ALTER COLUMN 1 SET STATISTICS 777",
+    "privileges or a comment on its row type": "COMMENT ON TYPE target.history IS 'a row'",
+    "used by trigger pair on table target.other": "CREATE TABLE target.other (id integer);"
+    "CREATE FUNCTION target.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
+    "CREATE CONSTRAINT TRIGGER pair AFTER INSERT ON target.other FROM target.history FOR EACH ROW EXECUTE FUNCTION target.f()",
+    "it is filled by subscription filling": SUBSCRIPTION,
+}
+
+
+@pytest.mark.parametrize("told", HANGING)
+def test_what_would_stay_with_the_backup_in_silence_is_refused(history: History, told: str) -> None:
+    history.sql(HANGING[told])
+    before, found = relation(history), tables(history)
+
+    done = history.run("run", history.manifest(swapped()))
+
+    history.sql("DROP SUBSCRIPTION IF EXISTS filling")  # no database goes that has one
+    require_refused(history, done, told, before)
+    assert found == tables(history)

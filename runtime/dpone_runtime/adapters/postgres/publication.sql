@@ -106,6 +106,15 @@ UNION ALL
 SELECT 'publication', p.pubname::text FROM pg_catalog.pg_publication_tables p
   JOIN t ON p.tablename = t.relname JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace AND p.schemaname = n.nspname
 UNION ALL
+SELECT 'it is filled by', pg_catalog.pg_describe_object('pg_catalog.pg_subscription'::regclass, r.srsubid, 0)
+  FROM pg_catalog.pg_subscription_rel r WHERE r.srrelid = :relation
+UNION ALL
+SELECT 'statistics target of index', i.indexrelid::regclass::text FROM pg_catalog.pg_index i
+ WHERE i.indrelid = :relation AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indexrelid AND a.attstattarget >= 0)
+UNION ALL
+SELECT 'privileges or a comment on its row type', NULL FROM t JOIN pg_catalog.pg_type y ON y.oid = t.reltype
+ WHERE y.typacl IS NOT NULL OR pg_catalog.obj_description(y.oid, 'pg_type') IS NOT NULL
+UNION ALL
 SELECT 'security label of', l.provider FROM pg_catalog.pg_seclabel l
  WHERE l.classoid = 'pg_catalog.pg_class'::regclass AND l.objoid = :relation
 UNION ALL
@@ -130,7 +139,7 @@ SELECT 'used by', pg_catalog.pg_describe_object(u.classid, u.objid, u.objsubid)
          WHEN 'pg_catalog.pg_attrdef'::regclass THEN NOT EXISTS (SELECT FROM pg_catalog.pg_attrdef f WHERE f.oid = u.objid AND f.adrelid = t.oid)
          WHEN 'pg_catalog.pg_rewrite'::regclass THEN NOT EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.oid = u.objid AND r.ev_class = t.oid)
          WHEN 'pg_catalog.pg_policy'::regclass THEN NOT EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.oid = u.objid AND p.polrelid = t.oid)
-         WHEN 'pg_catalog.pg_trigger'::regclass THEN false
+         WHEN 'pg_catalog.pg_trigger'::regclass THEN NOT EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.oid = u.objid AND g.tgrelid = t.oid)
          WHEN 'pg_catalog.pg_statistic_ext'::regclass THEN false
          WHEN 'pg_catalog.pg_publication_rel'::regclass THEN false
          WHEN 'pg_catalog.pg_type'::regclass THEN u.objid <> t.reltype AND NOT EXISTS (SELECT FROM pg_catalog.pg_type y
