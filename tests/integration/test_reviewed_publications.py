@@ -84,3 +84,35 @@ def test_what_would_stay_with_the_backup_in_silence_is_refused(history: History,
     history.sql("DROP SUBSCRIPTION IF EXISTS filling")  # no database goes that has one
     require_refused(history, done, told, before)
     assert found == tables(history)
+
+
+def test_what_an_event_trigger_gives_every_table_is_noticed_before_anything_is_loaded(history: History) -> None:
+    history.sql(
+        "CREATE FUNCTION target.close() RETURNS event_trigger LANGUAGE plpgsql AS $$ DECLARE made record; BEGIN"
+        " FOR made IN SELECT * FROM pg_event_trigger_ddl_commands() WHERE schema_name = 'target' LOOP"
+        " EXECUTE 'ALTER TABLE ' || made.object_identity || ' ENABLE ROW LEVEL SECURITY'; END LOOP; END $$;"
+        "CREATE EVENT TRIGGER close ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION target.close()"
+    )
+    before = relation(history)
+
+    done = history.run("run", history.manifest(swapped()))
+
+    require_refused(history, done, "row security", before)
+    assert (["history"], False) == (tables(history), history.has_ledger_rows())
+
+
+def test_a_users_own_tablespace_is_not_the_shadows(history: History) -> None:
+    history.sql("CREATE INDEX by_note ON target.history (note)")
+    history.sql("SET allow_in_place_tablespaces = on")
+    history.sql("CREATE TABLESPACE of_user LOCATION ''")
+    try:
+        done = history.run(
+            "run", history.manifest(swapped()), environ={"PGOPTIONS": "-c default_tablespace=of_user"}
+        )
+        assert 0 == done.exit_code, done.output
+        found = "SELECT DISTINCT reltablespace FROM pg_class WHERE relnamespace = 'target'::regnamespace"
+        assert [(0,)] == history.sql(found)
+    finally:
+        history.sql("DROP SCHEMA IF EXISTS dpone_audit CASCADE")  # the ledger is where the user's tables are
+        history.sql("DROP TABLE IF EXISTS target.history CASCADE")
+        history.sql("DROP TABLESPACE of_user")

@@ -102,7 +102,8 @@ def make_shadow(
     """
     with translated(f"making the shadow of {live}", f"table {live}"), connection.transaction():
         settings = session_settings(connection, DATA_LOCK_WAIT_MS, IDLE_MS)
-        run_batch(connection, (settings_statement(settings), ddl_lock()))
+        # What is not said is where the live table has it: in the database's own tablespace, wherever this user's tables go.
+        run_batch(connection, (settings_statement({**settings, "default_tablespace": ""}), ddl_lock()))
         # Nobody changes it while it is copied.
         _run(connection, f"LOCK TABLE {quoted_table(live)} IN ACCESS SHARE MODE")
         found = _require(connection, live)
@@ -120,6 +121,8 @@ def make_shadow(
                 where=f"table {name}",
                 next_step="rename it, or drop it if nobody needs it; then run this again",
             )
+        # Event triggers may have given it what no table may have that is exchanged.
+        require_no_surfaces(connection, shadow)
         return Shadow(str(shadow.relation), str(name), _common_contract(connection, found, shadow))
 
 
@@ -219,7 +222,8 @@ def _common_contract(connection: PgConnection, live: FoundTable, shadow: FoundTa
         raise PublicationRefusedError(
             f"no table can be made like {live.name}, or its shadow {shadow.name} is older than a change of it: {shortened(told)}",
             where=f"table {live.name}",
-            next_step=f"if there is a table {shadow.name}, drop it, it is empty; else take this away, or load with publication.mode: direct",
+            next_step=f"if there is a table {shadow.name} that is empty and that no campaign loads, drop it; else take this away, or load "
+            "with publication.mode: direct",
         )
     return contract_digest(contract)
 
