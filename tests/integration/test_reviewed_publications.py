@@ -6,7 +6,8 @@ import pytest
 
 from tests.integration.campaigns import History
 from tests.integration.child_runs import Finished
-from tests.integration.publications import leave_unpublished, relation, shadow, status, swapped, tables
+from tests.integration.fault_lane import HOLD
+from tests.integration.publications import leave_unpublished, relation, shadow, start, status, swapped, tables
 
 REFUSED = "DPONE_BACKFILL_PUBLICATION_REFUSED"
 
@@ -37,7 +38,9 @@ def test_a_shadow_that_a_crash_would_empty_is_not_published(history: History) ->
     assert "published" == status(history)
 
 
-OTHER_SETTINGS = "-c search_path=target,public -c timezone=America/New_York -c datestyle=German -c intervalstyle=iso_8601"
+OTHER_SETTINGS = (
+    "-c search_path=target,public -c timezone=America/New_York -c datestyle=German -c intervalstyle=iso_8601"
+)
 
 
 def test_a_run_whose_session_words_expressions_otherwise_goes_on(history: History) -> None:
@@ -86,7 +89,9 @@ def test_what_would_stay_with_the_backup_in_silence_is_refused(history: History,
     assert found == tables(history)
 
 
-def test_what_an_event_trigger_gives_every_table_is_noticed_before_anything_is_loaded(history: History) -> None:
+def test_what_an_event_trigger_gives_every_table_is_noticed_before_anything_is_loaded(
+    history: History,
+) -> None:
     history.sql(
         "CREATE FUNCTION target.close() RETURNS event_trigger LANGUAGE plpgsql AS $$ DECLARE made record; BEGIN"
         " FOR made IN SELECT * FROM pg_event_trigger_ddl_commands() WHERE schema_name = 'target' LOOP"
@@ -116,3 +121,39 @@ def test_a_users_own_tablespace_is_not_the_shadows(history: History) -> None:
         history.sql("DROP SCHEMA IF EXISTS dpone_audit CASCADE")  # the ledger is where the user's tables are
         history.sql("DROP TABLE IF EXISTS target.history CASCADE")
         history.sql("DROP TABLESPACE of_user")
+
+
+def test_rows_that_an_index_does_not_take_are_told_with_a_way_out_that_works(history: History) -> None:
+    history.sql(
+        "CREATE FUNCTION target.share(id integer) RETURNS integer IMMUTABLE LANGUAGE sql AS 'SELECT 1 / (id - 7)';"
+        "CREATE INDEX shares ON target.history (target.share(id))"
+    )
+    before, manifest = relation(history), history.manifest(swapped(mode="partition_replace"))
+
+    done = history.run("run", manifest)
+
+    code = "DPONE_BACKFILL_PUBLICATION_MISMATCH"
+    assert (4, code, before) == (done.exit_code, done.error_code, relation(history)), done.output
+    assert (
+        "index shares of target.history cannot be built on what was loaded: division by zero" in done.stderr
+    )
+    assert "dpone backfill restart MANIFEST --reason" in done.stderr
+    history.sql("UPDATE source.history SET id = 70 WHERE id = 7")
+    again = history.run("backfill", "restart", manifest, "--reason", "mended", "--execute")
+    assert (0, "published") == (again.exit_code, status(history)), again.output
+
+
+def test_no_index_is_built_for_a_live_table_that_has_changed(history: History) -> None:
+    """What the live table gets at the last moment would have to go from the shadow again, after hours perhaps."""
+    before = relation(history)
+    run = start(history, faults=[("completed", 0, HOLD)])
+    run.wait_for("completed", 0)
+    history.sql("CREATE INDEX late ON target.history (note)")
+    run.release()
+
+    done = run.finish()
+
+    require_refused(history, done, "target.history has changed since the load into its shadow began", before)
+    assert "is built" not in done.stderr
+    history.sql("DROP INDEX target.late")
+    assert 0 == history.run("run", history.manifest(swapped())).exit_code

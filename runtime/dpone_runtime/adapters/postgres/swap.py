@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from psycopg import errors
+from psycopg import Error, errors
 
-from dpone_contract.errors import PublicationBusyError, PublicationRefusedError
+from dpone_contract.errors import PublicationBusyError, PublicationMismatchError, PublicationRefusedError
 from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.batches import run_batch, settings_statement
-from dpone_runtime.adapters.postgres.connect import PgConnection
+from dpone_runtime.adapters.postgres.connect import PgConnection, safe_message
 from dpone_runtime.adapters.postgres.identifiers import LONGEST_NAME_BYTES, literal, quoted, quoted_table
 from dpone_runtime.adapters.postgres.shadow import require_free_name, require_unchanged
 from dpone_runtime.adapters.postgres.shadow_indexes import build_index, next_missing, paired_indexes
@@ -18,6 +18,9 @@ from dpone_runtime.domain.publication import ShadowContent, Swap, name_beside
 LIVE_LOCK_WAIT_MS = 2_000
 """How long the swap stands in the queue for the live table at a time: whoever comes after it waits too, readers included."""
 
+_OF_ROWS = ("22", "54", "P0")
+"""Classes of SQLSTATEs by which an index refuses a row: its expression's, the limits of its size, a function's own."""
+
 LIVE_LOCK_TRIES = 15
 """How often it does so, with a second between two times in which the others pass."""
 
@@ -25,14 +28,34 @@ LIVE_LOCK_TRIES = 15
 def build_missing_index(connection: PgConnection, swap: Swap) -> str | None:
     """Build one index of the live table that its shadow lacks; give its name, None where none is missing.
 
-    Errors: psycopg.Error; PublicationRefusedError for other tables of their names.
+    Errors: psycopg.Error; PublicationRefusedError for other tables of their names, and for a live table that has changed: nothing
+    is built for it; PublicationMismatchError for rows that the index does not take.
     """
     live = _require_relation(connection, swap.live, swap.live_relation)
     shadow = _require_relation(connection, swap.shadow, swap.shadow_relation)
     missing = next_missing(connection, live.relation, shadow.relation)
-    if missing is not None:
+    if missing is None:
+        return None
+    require_unchanged(connection, live, shadow, swap.contract, indexed=False)
+    try:
         build_index(connection, swap.shadow, missing)
-    return None if missing is None else missing.name
+    except errors.UniqueViolation as error:
+        raise PublicationBusyError(
+            f"another session has built index {missing.name} of {swap.shadow} meanwhile",
+            where=f"table {swap.shadow}",
+            next_step="run it again; no row is moved for it",
+        ) from error
+    except Error as error:
+        if (error.sqlstate or "")[:2] not in _OF_ROWS:
+            raise
+        raise PublicationMismatchError(
+            f"index {missing.name} of {swap.live} cannot be built on what was loaded: {safe_message(error)} (SQLSTATE {error.sqlstate}); "
+            "the live table is untouched",
+            where=f"table {swap.shadow}",
+            next_step="mend these rows in the source and load everything again: dpone backfill restart MANIFEST --reason ... --execute, "
+            "or, what appends, under another backfill_id",
+        ) from error
+    return missing.name
 
 
 def hold_shadow(connection: PgConnection, swap: Swap) -> ShadowContent:
