@@ -8,6 +8,8 @@ from tests.integration.campaigns import History
 from tests.integration.child_runs import Finished
 from tests.integration.fault_lane import HOLD
 from tests.integration.publications import leave_unpublished, relation, shadow, start, status, swapped, tables
+from tests.integration.run_with_faults import FENCE_VARIABLE, PUBLICATION_WAIT_VARIABLE
+from tests.waiting import wait_until
 
 REFUSED = "DPONE_BACKFILL_PUBLICATION_REFUSED"
 
@@ -61,6 +63,13 @@ def test_a_run_whose_session_words_expressions_otherwise_goes_on(history: Histor
     assert before != relation(history)
 
 
+BUILDING = """
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'CREATE INDEX %' AND wait_event = 'advisory')
+"""
+SILENT = """
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dpone fence'
+                  AND state_change < clock_timestamp() - interval '1500 ms')
+"""
 SUBSCRIPTION = """
 CREATE SUBSCRIPTION filling CONNECTION 'dbname=elsewhere' PUBLICATION theirs WITH (connect = false, slot_name = NONE, enabled = false);
 INSERT INTO pg_subscription_rel (srsubid, srrelid, srsubstate)
@@ -157,3 +166,28 @@ def test_no_index_is_built_for_a_live_table_that_has_changed(history: History) -
     assert "is built" not in done.stderr
     history.sql("DROP INDEX target.late")
     assert 0 == history.run("run", history.manifest(swapped())).exit_code
+
+
+def test_a_run_that_builds_an_index_for_long_keeps_its_fence(history: History) -> None:
+    """It asks for nothing meanwhile; a second run that took it for silent would end its fence, and it could not publish."""
+    history.sql(
+        "CREATE FUNCTION target.slow(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN $1; END';"
+        "CREATE INDEX slow ON target.history (target.slow(note)); SELECT pg_advisory_lock(7)"
+    )
+    first = start(history)
+    wait_until(lambda: bool(history.value(BUILDING)), 60, "the index that is built")
+    wait_until(lambda: bool(history.value(SILENT)), 60, "the silence of the first run")
+
+    second = history.run(
+        "run",
+        history.manifest(swapped()),
+        faults=[],
+        environ={FENCE_VARIABLE: "1", PUBLICATION_WAIT_VARIABLE: "1"},
+    )
+
+    assert "DPONE_BACKFILL_CAMPAIGN_BUSY" == second.error_code, second.output
+    assert "is held by another run" in second.stderr
+    history.sql("SELECT pg_advisory_unlock(7)")
+    done = first.finish()
+    assert (0, "published") == (done.exit_code, status(history)), done.output
