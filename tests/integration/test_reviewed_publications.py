@@ -41,7 +41,7 @@ def test_a_shadow_that_a_crash_would_empty_is_not_published(history: History) ->
 
 
 OTHER_SETTINGS = (
-    "-c search_path=target,public -c timezone=America/New_York -c datestyle=German -c intervalstyle=iso_8601"
+    "-c search_path=target,public -c timezone=America/New_York -c datestyle=SQL,DMY -c intervalstyle=iso_8601"
 )
 
 
@@ -54,6 +54,7 @@ def test_a_run_whose_session_words_expressions_otherwise_goes_on(history: Histor
         " ADD COLUMN one integer DEFAULT target.one(1);"
         "CREATE INDEX history_late ON target.history (target.one(id)) WHERE at > '2020-01-01 00:00:00+00'"
     )
+    history.sql("SET timezone = 'UTC'")
     before, manifest = relation(history), unpublished(history)
 
     done = history.run("run", manifest, environ={"PGOPTIONS": OTHER_SETTINGS})
@@ -61,6 +62,10 @@ def test_a_run_whose_session_words_expressions_otherwise_goes_on(history: Histor
     assert 0 == done.exit_code, done.output
     assert "published" == status(history)
     assert before != relation(history)
+    late = "SELECT pg_get_indexdef('target.history_late'::regclass)"
+    assert str(history.value(late)).endswith(
+        "WHERE (at > '2020-01-01 00:00:00+00'::timestamp with time zone)"
+    )
 
 
 BUILDING = """

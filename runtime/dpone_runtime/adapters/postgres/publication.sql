@@ -231,5 +231,5 @@ SELECT a.pid, coalesce(a.application_name, ''), coalesce(a.usename::text, ''), c
 -- name: pause
 SELECT pg_catalog.pg_sleep(1)
 
--- name: search_path
-SELECT pg_catalog.current_setting('search_path')
+-- name: settings
+SELECT n, pg_catalog.current_setting(n) FROM unnest(:names::text[]) n

@@ -64,10 +64,15 @@ def table_contract(connection: PgConnection, relation: int) -> Contract:
     query = publication_queries().statement
     before, _, found = run_batch(
         connection,
-        (query("search_path"), settings_statement(_WORDING), query("table_contract", relation=relation)),
+        (
+            query("settings", names=list(_WORDING)),
+            settings_statement(_WORDING),
+            query("table_contract", relation=relation),
+        ),
     )
-    # Others may run code of their own in this transaction: event triggers look names up.
-    run_batch(connection, (settings_statement({"search_path": str(before.fetchall()[0][0])}),))
+    # Whatever is worded or read later in this transaction, by others' event triggers too, is so as the session has it.
+    told = {str(name): str(value) for name, value in before.fetchall()}
+    run_batch(connection, (settings_statement(told),))
     return tuple((str(row[0]), str(row[1])) for row in found.fetchall())
 
 
