@@ -148,9 +148,12 @@ SELECT 'used by', pg_catalog.pg_describe_object(u.classid, u.objid, u.objsubid)
  ORDER BY 1, 2
 
 -- name: table_of_name
--- No row: there is no relation of this name. Its object id, its comment, and whether this user is its owner or may act as such.
+-- No row: there is no relation of this name. Its object id, its comment, whether this user is its owner or may act as such, and
+-- whether this user may create tables there, and may give one to its owner.
 SELECT c.oid::bigint, pg_catalog.obj_description(c.oid, 'pg_class'), pg_catalog.pg_has_role(c.relowner, 'USAGE'),
-       pg_catalog.pg_get_userbyid(c.relowner)::text, pg_catalog.has_schema_privilege(n.oid, 'CREATE')
+       pg_catalog.pg_get_userbyid(c.relowner)::text, pg_catalog.has_schema_privilege(n.oid, 'CREATE'),
+       pg_catalog.has_schema_privilege(c.relowner, n.oid, 'CREATE')
+         OR (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user)
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = :schema AND c.relname = :name
 

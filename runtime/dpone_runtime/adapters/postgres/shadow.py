@@ -246,12 +246,16 @@ def _require_may_exchange(live: FoundTable) -> None:
             where=f"table {live.name}",
             next_step=f"connect as {live.owner}, or GRANT {quoted(live.owner)} to this user",
         )
-    if not live.may_create:
-        schema = quoted(live.name.schema_)
+    if not (live.may_create and live.owner_may_create):
+        who, to = (
+            ("this user", "to this user")
+            if not live.may_create
+            else (f"its owner {live.owner}", f"TO {quoted(live.owner)}")
+        )
         raise DatabaseFailedError(
-            f"this user may not create a table in the schema of {live.name}, which its shadow and its backup need",
+            f"{who} may not create a table in the schema of {live.name}, which its shadow and its backup need",
             where=f"table {live.name}",
-            next_step=f"GRANT CREATE ON SCHEMA {schema}",
+            next_step=f"GRANT CREATE ON SCHEMA {quoted(live.name.schema_)} {to}",
         )
 
 

@@ -35,6 +35,7 @@ class FoundTable:
     is_owner: bool
     owner: str
     may_create: bool
+    owner_may_create: bool
 
 
 def publication_queries() -> Queries:
@@ -49,7 +50,7 @@ def table_of_name(connection: PgConnection, table: TableName) -> FoundTable | No
     if row is None:
         return None
     comment = None if row[1] is None else str(row[1])
-    return FoundTable(table, int(str(row[0])), comment, bool(row[2]), str(row[3]), bool(row[4]))
+    return FoundTable(table, int(str(row[0])), comment, bool(row[2]), str(row[3]), bool(row[4]), bool(row[5]))
 
 
 Contract = tuple[tuple[str, str], ...]
