@@ -196,3 +196,19 @@ def test_a_run_that_builds_an_index_for_long_keeps_its_fence(history: History) -
     history.sql("SELECT pg_advisory_unlock(7)")
     done = first.finish()
     assert (0, "published") == (done.exit_code, status(history)), done.output
+
+
+def test_the_way_out_of_a_shadow_that_is_gone_is_one(history: History) -> None:
+    manifest = unpublished(history)
+    history.sql(f"DROP TABLE {shadow(history)}")
+
+    done = history.run("run", manifest)
+
+    assert (2, "DPONE_BACKFILL_CAMPAIGN_DRIFT") == (done.exit_code, done.error_code), done.output
+    assert (
+        "cancel this campaign (dpone backfill cancel MANIFEST --reason ...) and begin another" in done.stderr
+    )
+    assert 0 == history.run("backfill", "cancel", manifest, "--reason", "its shadow is gone").exit_code
+    another = swapped().replace("    backfill:\n", "    backfill:\n      backfill_id: another\n")
+    assert 0 == history.run("run", history.manifest(another, file="another.yaml")).exit_code
+    assert 60 == history.value("SELECT count(*) FROM target.history")

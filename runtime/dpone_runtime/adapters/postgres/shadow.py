@@ -33,7 +33,7 @@ from dpone_runtime.adapters.postgres.table_contract import (
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.domain.campaign import Campaign, Shadow
-from dpone_runtime.domain.publication import backup_name, shadow_name
+from dpone_runtime.domain.publication import CANCEL_AND_BEGIN_ANOTHER, backup_name, shadow_name
 
 IDLE_MS = 10_000
 """After how long the server ends a run that is stopped while it makes a shadow: it holds the live table, which nobody could exchange."""
@@ -183,7 +183,7 @@ def require_unchanged(
         raise PublicationRefusedError(
             f"{live.name} has changed since the load into its shadow began, or the shadow has: {shortened(told)}",
             where=f"table {live.name}",
-            next_step="make both what they were when the load began, and run this again; or begin a new campaign under another backfill_id",
+            next_step=f"make both what they were when the load began, and run this again; or {CANCEL_AND_BEGIN_ANOTHER}",
         )
 
 
@@ -263,7 +263,7 @@ def _gone(name: TableName, run_key: RunKey) -> CampaignDriftError:
     return CampaignDriftError(
         f"the table {name} that campaign {run_key} loads is gone or was replaced, with what was loaded into it",
         where=f"table {name}",
-        next_step="restore it, or begin a new campaign under another backfill_id",
+        next_step=f"restore it, or {CANCEL_AND_BEGIN_ANOTHER}",
         run_key=run_key,
     )
 

@@ -13,7 +13,7 @@ from dpone_runtime.adapters.postgres.shadow import require_free_name, require_un
 from dpone_runtime.adapters.postgres.shadow_indexes import build_index, next_missing, paired_indexes
 from dpone_runtime.adapters.postgres.table_contract import FoundTable, publication_queries, table_of_name
 from dpone_runtime.adapters.sql.queries import Statement
-from dpone_runtime.domain.publication import ShadowContent, Swap, name_beside
+from dpone_runtime.domain.publication import CANCEL_AND_BEGIN_ANOTHER, ShadowContent, Swap, name_beside
 
 LIVE_LOCK_WAIT_MS = 2_000
 """How long the swap stands in the queue for the live table at a time: whoever comes after it waits too, readers included."""
@@ -53,7 +53,7 @@ def build_missing_index(connection: PgConnection, swap: Swap) -> str | None:
             "the live table is untouched",
             where=f"table {swap.shadow}",
             next_step="mend these rows in the source and load everything again: dpone backfill restart MANIFEST --reason ... --execute, "
-            "or, what appends, under another backfill_id",
+            f"or, where it appends, {CANCEL_AND_BEGIN_ANOTHER}",
         ) from error
     return missing.name
 
@@ -139,7 +139,7 @@ def _require_relation(connection: PgConnection, table: TableName, relation: str)
         raise PublicationRefusedError(
             f"{table} is gone, or is another table than the one that the campaign began with",
             where=f"table {table}",
-            next_step="restore it, or begin a new campaign under another backfill_id",
+            next_step=f"restore it, or {CANCEL_AND_BEGIN_ANOTHER}",
         )
     return found
 
