@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
 from tests.integration.campaigns import History
 from tests.integration.child_runs import Finished
 from tests.integration.fault_lane import HOLD
 from tests.integration.publications import leave_unpublished, relation, shadow, start, status, swapped, tables
-from tests.integration.run_with_faults import FENCE_VARIABLE, PUBLICATION_WAIT_VARIABLE
+from tests.integration.run_with_faults import FENCE_VARIABLE, LIVE_TRIES_VARIABLE, PUBLICATION_WAIT_VARIABLE
 from tests.waiting import wait_until
 
 REFUSED = "DPONE_BACKFILL_PUBLICATION_REFUSED"
@@ -74,6 +75,10 @@ SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() A
 SILENT = """
 SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dpone fence'
                   AND state_change < clock_timestamp() - interval '1500 ms')
+"""
+WAITS_FOR_A_TABLE = """
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'dpone ledger'
+                  AND wait_event_type = 'Lock' AND wait_event = 'relation')
 """
 SUBSCRIPTION = """
 CREATE SUBSCRIPTION filling CONNECTION 'dbname=elsewhere' PUBLICATION theirs WITH (connect = false, slot_name = NONE, enabled = false);
@@ -212,3 +217,21 @@ def test_the_way_out_of_a_shadow_that_is_gone_is_one(history: History) -> None:
     another = swapped().replace("    backfill:\n", "    backfill:\n      backfill_id: another\n")
     assert 0 == history.run("run", history.manifest(another, file="another.yaml")).exit_code
     assert 60 == history.value("SELECT count(*) FROM target.history")
+
+
+def test_a_reader_of_the_shadow_is_named_and_keeps_no_reader_of_the_live_table_waiting(
+    history: History,
+) -> None:
+    manifest = unpublished(history)
+    with psycopg.connect(history.uri, application_name="curious") as reader, history.cursor() as other:
+        reader.execute(f"SELECT count(*) FROM {shadow(history)}".encode())
+        run = history.start("run", manifest, faults=[], environ={LIVE_TRIES_VARIABLE: "1"})
+        wait_until(lambda: bool(history.value(WAITS_FOR_A_TABLE)), 30, "the wait for the shadow")
+        other.execute("SET lock_timeout = '500ms'")
+        other.execute("SELECT count(*) FROM target.history")
+        done = run.finish()
+
+        assert (5, "DPONE_BACKFILL_PUBLICATION_BUSY") == (done.exit_code, done.error_code), done.output
+        assert f"{shadow(history)}".replace('"', "") + " was held by others for 3 s" in done.stderr
+        assert f", by session {reader.info.backend_pid} (curious, " in done.stderr
+    assert 0 == history.run("run", manifest).exit_code

@@ -82,8 +82,7 @@ def swap_tables(connection: PgConnection, swap: Swap) -> None:
 
     Errors: PublicationBusyError naming who holds the live table; PublicationRefusedError; psycopg.Error.
     """
-    _lock_live(connection, swap)
-    _run(connection, f"LOCK TABLE {quoted_table(swap.shadow)} IN ACCESS EXCLUSIVE MODE")
+    _lock_both(connection, swap)
     live = _require_relation(connection, swap.live, swap.live_relation)
     shadow = _require_relation(connection, swap.shadow, swap.shadow_relation)
     require_unchanged(connection, live, shadow, swap.contract, indexed=True)
@@ -106,31 +105,39 @@ def swap_tables(connection: PgConnection, swap: Swap) -> None:
         _run(connection, f"DROP TABLE {quoted_table(swap.backup)}")
 
 
-def _lock_live(connection: PgConnection, swap: Swap) -> None:
-    """Take the live table for itself alone, without keeping its readers waiting for more than a moment at a time."""
-    table, pause = quoted_table(swap.live), publication_queries().statement("pause")
+def _lock_both(connection: PgConnection, swap: Swap) -> None:
+    """Take both tables for itself alone, without keeping the live one's readers waiting for more than a moment at a time.
+
+    The shadow first: whoever reads that keeps nobody from the live one.
+    """
+    both, pause = (swap.shadow, swap.live), publication_queries().statement("pause")
     run_batch(connection, (settings_statement({"lock_timeout": str(LIVE_LOCK_WAIT_MS)}),))
     for _ in range(LIVE_LOCK_TRIES):
         _run(connection, "SAVEPOINT before_live")
         try:
-            _run(connection, f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            _run(connection, f"LOCK TABLE {', '.join(map(quoted_table, both))} IN ACCESS EXCLUSIVE MODE")
             return
         except errors.LockNotAvailable:
             _run(connection, "ROLLBACK TO SAVEPOINT before_live")
         run_batch(connection, (pause,))
+    table, holders = _held(connection, swap)
     raise PublicationBusyError(
-        f"{swap.live} was held by others for {LIVE_LOCK_TRIES * (LIVE_LOCK_WAIT_MS // 1000 + 1)} s{_holders(connection, swap)}; "
+        f"{table} was held by others for {LIVE_LOCK_TRIES * (LIVE_LOCK_WAIT_MS // 1000 + 1)} s{holders}; "
         "everything is loaded, and it is not published",
-        where=f"table {swap.live}",
+        where=f"table {table}",
         next_step="end these sessions, or wait for them, then run this again; no row is moved for it",
     )
 
 
-def _holders(connection: PgConnection, swap: Swap) -> str:
-    query = publication_queries().statement("table_holders", relation=int(swap.live_relation))
-    found = run_batch(connection, (query,))[0].fetchall()
-    told = [f"{pid} ({', '.join(str(word) for word in words if word)})" for pid, *words in found]
-    return f", by session {'; '.join(told)}" if told else ""
+def _held(connection: PgConnection, swap: Swap) -> tuple[TableName, str]:
+    """Give the table that others hold, and who they are."""
+    for table, relation in ((swap.live, swap.live_relation), (swap.shadow, swap.shadow_relation)):
+        query = publication_queries().statement("table_holders", relation=int(relation))
+        found = run_batch(connection, (query,))[0].fetchall()
+        told = [f"{pid} ({', '.join(str(word) for word in words if word)})" for pid, *words in found]
+        if told:
+            return table, f", by session {'; '.join(told)}"
+    return swap.live, ""
 
 
 def _require_relation(connection: PgConnection, table: TableName, relation: str) -> FoundTable:
