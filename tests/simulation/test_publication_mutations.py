@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from dpone_runtime.adapters.sql.ledger import SqlLedger
-from dpone_runtime.services import open_campaign, publish_campaign
+from dpone_runtime.services import open_campaign, publish_campaign, run_campaign
 from tests.simulation import exchange
 from tests.simulation.mutating import conditions, failure, rewrite, without
 from tests.simulation.stories import Family
