@@ -310,7 +310,8 @@ def _loaded_aside(
     raise PublicationRefusedError(
         f"the table {made.shadow.name} holds rows that no campaign of this ledger has loaded",
         where=f"table {made.shadow.name}",
-        next_step="find out where they come from; drop it, or load under another backfill_id",
+        next_step="perhaps a campaign of another audit schema loads it: let that be published, or cancel it; drop it only if none does, "
+        "or load under another backfill_id",
     )
 
 

@@ -75,3 +75,18 @@ def test_who_may_not_make_a_table_in_the_schema_is_refused_before_anything_is_ma
     assert "may not create a table in the schema of target.history" in refused.stderr
     assert 'GRANT CREATE ON SCHEMA "target"' in refused.stderr
     assert ["history"] == tables(loading)
+
+
+def test_an_owner_that_may_not_have_a_table_in_the_schema_is_named(loading: History) -> None:
+    loading.sql(
+        "GRANT keeper TO loading; GRANT CREATE ON SCHEMA target TO loading; REVOKE CREATE ON SCHEMA target FROM keeper"
+    )
+
+    refused = loading.run("run", loading.manifest(swapped()))
+
+    assert (5, "DPONE_DATABASE_FAILED") == (refused.exit_code, refused.error_code), refused.output
+    assert "its owner keeper may not create a table in the schema of target.history" in refused.stderr
+    step = 'GRANT CREATE ON SCHEMA "target" TO "keeper"'
+    assert f"next: {step}\n" in refused.stderr
+    loading.sql(step)
+    assert 0 == loading.run("run", loading.manifest(swapped())).exit_code

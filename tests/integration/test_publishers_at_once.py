@@ -27,6 +27,9 @@ from tests.integration.run_with_faults import FENCE_VARIABLE, IDLE_VARIABLE
 from tests.waiting import wait_until
 
 RACERS = 8
+IN_TRANSACTION = """
+SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dpone ledger' AND xact_start IS NOT NULL AND datname = current_database()
+"""
 KINDS = pytest.mark.parametrize("mapped", [False, True], ids=["internal", "mapped"])
 
 
@@ -200,6 +203,9 @@ def test_a_publisher_that_freezes_hinders_nobody_for_long(
     environ = {IDLE_VARIABLE: "1"}
     frozen = start(history, mapped=mapped, faults=[(step, 0, FREEZE)], environ=environ)
     frozen.wait_for(step, 0)
+    if not mapped:
+        # The server ends its transaction after ten seconds, here one; until then it is at work, as far as anybody can see.
+        wait_until(lambda: history.value(IN_TRANSACTION) == 0, 20, "the end of the frozen run's transaction")
     # Of an internal run the fence is left, which falls to the next run after ninety seconds of silence, here at once.
     other = start(history, mapped=mapped, faults=[], environ={FENCE_VARIABLE: "0"})
     require_published(history, other.finish())

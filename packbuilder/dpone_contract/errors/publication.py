@@ -18,11 +18,11 @@ class PublicationRefusedError(DponeError):
 
 
 class PublicationMismatchError(DponeError):
-    """The shadow does not hold what the ledger says was loaded into it, or holds a unique key twice; the live table is untouched.
+    """The shadow does not hold what was committed, holds a key twice, or rows that an index does not take; nothing was swapped.
 
     Raised: before the swap, which is not made.
 
-    Retry: no. Do: find out who wrote to the shadow, or mend the source's keys; then load it again under another `backfill_id`.
+    Retry: no. Do: find out who wrote to the shadow, or mend the source's rows; then load it again, as the message says.
     """
 
     code = ErrorCode.BACKFILL_PUBLICATION_MISMATCH

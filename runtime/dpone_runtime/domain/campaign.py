@@ -10,6 +10,7 @@ from enum import StrEnum
 from dpone_contract.chunk_plan import RunKey
 from dpone_contract.errors import CampaignDriftError, CampaignStoppedError
 from dpone_contract.manifest import InnerMode
+from dpone_runtime.domain.publication import CANCEL_AND_BEGIN_ANOTHER
 
 GO_ON = "dpone backfill resume MANIFEST --reason ..."
 """What lifts a cancellation or a halt."""
@@ -265,7 +266,7 @@ def _drifts(found: Campaign, wanted: Campaign) -> Iterator[CampaignDriftError]:
         yield CampaignDriftError(
             f"the table {found.shadow.name} that campaign {found.run_key} loads is gone or was replaced, with what was loaded into it",
             where=f"table {found.shadow.name}",
-            next_step=out,
+            next_step=f"restore it, or {CANCEL_AND_BEGIN_ANOTHER}",
             run_key=found.run_key,
         )
 

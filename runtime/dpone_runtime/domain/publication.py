@@ -13,6 +13,9 @@ from dpone_runtime.domain.event import Event, EventKind
 
 _DIGEST_LENGTH = 12
 
+CANCEL_AND_BEGIN_ANOTHER = "cancel this campaign (dpone backfill cancel MANIFEST --reason ...) and begin another under another backfill_id"
+"""The way out of a campaign that cannot be published: until it is cancelled it keeps every other one from the table."""
+
 
 @dataclass(frozen=True)
 class Swap:

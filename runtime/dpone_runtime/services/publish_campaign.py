@@ -17,14 +17,14 @@ from dpone_contract.errors import (
 )
 from dpone_runtime.domain.campaign import Campaign, CampaignStatus, published, require_open
 from dpone_runtime.domain.event import Event, EventKind
-from dpone_runtime.domain.publication import PublicationReceipt, Swap
+from dpone_runtime.domain.publication import CANCEL_AND_BEGIN_ANOTHER, PublicationReceipt, Swap
 from dpone_runtime.ports.ledger import CampaignLedger, Change, Fence, PublicationView, StaleRevisionError
 
 OTHERS_WAIT = timedelta(minutes=10)
 """How long a run waits for another one that is publishing: it counts a table as large as the target."""
 
 _TRIES = 3
-_INSPECT = "find out who writes to it; then load it again under another backfill_id"
+_INSPECT = f"find out who writes to it; then {CANCEL_AND_BEGIN_ANOTHER}"
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _require_whole(current: Campaign, view: PublicationView, swap: Swap) -> None
             f"campaign {current.run_key} is recorded as complete with {view.receipts.chunks} of {current.chunks_total} chunks "
             "committed; the live table is untouched",
             where=f"campaign {current.run_key}",
-            next_step="find out who changed the ledger; then load it again under another backfill_id",
+            next_step=f"find out who changed the ledger; then {CANCEL_AND_BEGIN_ANOTHER}",
         )
     if view.content.rows != view.receipts.rows:
         raise PublicationMismatchError(
@@ -172,6 +172,6 @@ def _require_whole(current: Campaign, view: PublicationView, swap: Swap) -> None
             f"{view.content.duplicate_keys} values of the unique key ({key}) stand more than once in the shadow of campaign "
             f"{current.run_key}; the live table is untouched",
             where=where,
-            next_step="mend the source's keys, or name the columns that tell its rows apart under unique_key; then load it again "
-            "under another backfill_id",
+            next_step="mend the source's keys, or name the columns that tell its rows apart under unique_key; then "
+            f"{CANCEL_AND_BEGIN_ANOTHER}",
         )

@@ -316,8 +316,9 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_locks
    AND classid::bigint = (:lock::bigint >> 32) & 4294967295 AND objid::bigint = :lock::bigint & 4294967295)
 
 -- name: end_silent_run
--- Ends the session that holds a fence, where it has asked for nothing for so long and no chunk of its campaign has a live
--- lease. No row: the run lives, or its activity may not be seen.
+-- Ends the session that holds a fence, where it has asked for nothing for so long, no chunk of its campaign has a live lease, and
+-- none is being published: an index may be built for hours, in which a run asks for nothing. No row: the run lives, or its activity
+-- may not be seen.
 SELECT pg_terminate_backend(l.pid) FROM pg_catalog.pg_locks l
   JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
  WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
@@ -326,3 +327,7 @@ SELECT pg_terminate_backend(l.pid) FROM pg_catalog.pg_locks l
    AND a.application_name LIKE 'dpone%' AND a.state = 'idle' AND a.state_change < clock_timestamp() - :silence::interval
    AND NOT EXISTS (SELECT FROM {chunks} c
                     WHERE c.run_key = :run_key AND c.status = 'running' AND c.lease_expires_at > clock_timestamp())
+   AND NOT EXISTS (SELECT FROM {campaigns} g JOIN pg_catalog.pg_locks h ON h.relation = (to_jsonb(g) ->> 'shadow_relation')::oid
+                     JOIN pg_catalog.pg_stat_activity p ON p.pid = h.pid
+                    WHERE g.run_key = :run_key AND h.database = l.database AND h.granted AND p.application_name = 'dpone ledger'
+                      AND p.pid <> pg_backend_pid())

@@ -3,7 +3,7 @@
 -- lines are the same table. Names of indexes are left out, since two tables cannot share them; so are those of what is not shared
 -- with them. Privileges count as they work, whether they were ever spelt out or not.
 WITH t AS (SELECT c.* FROM pg_catalog.pg_class c WHERE c.oid = :relation)
-SELECT 'table', pg_catalog.concat_ws(' ', a.amname,
+SELECT 'table', pg_catalog.concat_ws(' ', a.amname, CASE WHEN t.relpersistence = 'u' THEN 'unlogged' END,
          'replica identity ' || t.relreplident::text,
          'tablespace ' || s.spcname,
          'with ' || (SELECT pg_catalog.string_agg(o, ', ' ORDER BY o) FROM unnest(t.reloptions) o),
@@ -106,6 +106,15 @@ UNION ALL
 SELECT 'publication', p.pubname::text FROM pg_catalog.pg_publication_tables p
   JOIN t ON p.tablename = t.relname JOIN pg_catalog.pg_namespace n ON n.oid = t.relnamespace AND p.schemaname = n.nspname
 UNION ALL
+SELECT 'it is filled by', pg_catalog.pg_describe_object('pg_catalog.pg_subscription'::regclass, r.srsubid, 0)
+  FROM pg_catalog.pg_subscription_rel r WHERE r.srrelid = :relation
+UNION ALL
+SELECT 'statistics target of index', i.indexrelid::regclass::text FROM pg_catalog.pg_index i
+ WHERE i.indrelid = :relation AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = i.indexrelid AND a.attstattarget >= 0)
+UNION ALL
+SELECT 'privileges or a comment on its row type', NULL FROM t JOIN pg_catalog.pg_type y ON y.oid = t.reltype
+ WHERE y.typacl IS NOT NULL OR pg_catalog.obj_description(y.oid, 'pg_type') IS NOT NULL
+UNION ALL
 SELECT 'security label of', l.provider FROM pg_catalog.pg_seclabel l
  WHERE l.classoid = 'pg_catalog.pg_class'::regclass AND l.objoid = :relation
 UNION ALL
@@ -130,7 +139,7 @@ SELECT 'used by', pg_catalog.pg_describe_object(u.classid, u.objid, u.objsubid)
          WHEN 'pg_catalog.pg_attrdef'::regclass THEN NOT EXISTS (SELECT FROM pg_catalog.pg_attrdef f WHERE f.oid = u.objid AND f.adrelid = t.oid)
          WHEN 'pg_catalog.pg_rewrite'::regclass THEN NOT EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.oid = u.objid AND r.ev_class = t.oid)
          WHEN 'pg_catalog.pg_policy'::regclass THEN NOT EXISTS (SELECT FROM pg_catalog.pg_policy p WHERE p.oid = u.objid AND p.polrelid = t.oid)
-         WHEN 'pg_catalog.pg_trigger'::regclass THEN false
+         WHEN 'pg_catalog.pg_trigger'::regclass THEN NOT EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.oid = u.objid AND g.tgrelid = t.oid)
          WHEN 'pg_catalog.pg_statistic_ext'::regclass THEN false
          WHEN 'pg_catalog.pg_publication_rel'::regclass THEN false
          WHEN 'pg_catalog.pg_type'::regclass THEN u.objid <> t.reltype AND NOT EXISTS (SELECT FROM pg_catalog.pg_type y
@@ -139,9 +148,12 @@ SELECT 'used by', pg_catalog.pg_describe_object(u.classid, u.objid, u.objsubid)
  ORDER BY 1, 2
 
 -- name: table_of_name
--- No row: there is no relation of this name. Its object id, its comment, and whether this user is its owner or may act as such.
+-- No row: there is no relation of this name. Its object id, its comment, whether this user is its owner or may act as such, and
+-- whether this user may create tables there, and may give one to its owner.
 SELECT c.oid::bigint, pg_catalog.obj_description(c.oid, 'pg_class'), pg_catalog.pg_has_role(c.relowner, 'USAGE'),
-       pg_catalog.pg_get_userbyid(c.relowner)::text, pg_catalog.has_schema_privilege(n.oid, 'CREATE')
+       pg_catalog.pg_get_userbyid(c.relowner)::text, pg_catalog.has_schema_privilege(n.oid, 'CREATE'),
+       pg_catalog.has_schema_privilege(c.relowner, n.oid, 'CREATE')
+         OR (SELECT r.rolsuper FROM pg_catalog.pg_roles r WHERE r.rolname = current_user)
   FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = :schema AND c.relname = :name
 
@@ -221,3 +233,6 @@ SELECT a.pid, coalesce(a.application_name, ''), coalesce(a.usename::text, ''), c
 
 -- name: pause
 SELECT pg_catalog.pg_sleep(1)
+
+-- name: settings
+SELECT n, pg_catalog.current_setting(n) FROM unnest(:names::text[]) n

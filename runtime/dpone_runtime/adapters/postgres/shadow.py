@@ -33,7 +33,7 @@ from dpone_runtime.adapters.postgres.table_contract import (
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.connections import ResolvedConnection
 from dpone_runtime.domain.campaign import Campaign, Shadow
-from dpone_runtime.domain.publication import backup_name, shadow_name
+from dpone_runtime.domain.publication import CANCEL_AND_BEGIN_ANOTHER, backup_name, shadow_name
 
 IDLE_MS = 10_000
 """After how long the server ends a run that is stopped while it makes a shadow: it holds the live table, which nobody could exchange."""
@@ -102,7 +102,8 @@ def make_shadow(
     """
     with translated(f"making the shadow of {live}", f"table {live}"), connection.transaction():
         settings = session_settings(connection, DATA_LOCK_WAIT_MS, IDLE_MS)
-        run_batch(connection, (settings_statement(settings), ddl_lock()))
+        # What is not said is where the live table has it: in the database's own tablespace, wherever this user's tables go.
+        run_batch(connection, (settings_statement({**settings, "default_tablespace": ""}), ddl_lock()))
         # Nobody changes it while it is copied.
         _run(connection, f"LOCK TABLE {quoted_table(live)} IN ACCESS SHARE MODE")
         found = _require(connection, live)
@@ -120,6 +121,8 @@ def make_shadow(
                 where=f"table {name}",
                 next_step="rename it, or drop it if nobody needs it; then run this again",
             )
+        # Event triggers may have given it what no table may have that is exchanged.
+        require_no_surfaces(connection, shadow)
         return Shadow(str(shadow.relation), str(name), _common_contract(connection, found, shadow))
 
 
@@ -180,7 +183,7 @@ def require_unchanged(
         raise PublicationRefusedError(
             f"{live.name} has changed since the load into its shadow began, or the shadow has: {shortened(told)}",
             where=f"table {live.name}",
-            next_step="make both what they were when the load began, and run this again; or begin a new campaign under another backfill_id",
+            next_step=f"make both what they were when the load began, and run this again; or {CANCEL_AND_BEGIN_ANOTHER}",
         )
 
 
@@ -219,7 +222,8 @@ def _common_contract(connection: PgConnection, live: FoundTable, shadow: FoundTa
         raise PublicationRefusedError(
             f"no table can be made like {live.name}, or its shadow {shadow.name} is older than a change of it: {shortened(told)}",
             where=f"table {live.name}",
-            next_step=f"if there is a table {shadow.name}, drop it, it is empty; else take this away, or load with publication.mode: direct",
+            next_step=f"if there is a table {shadow.name} that is empty and that no campaign loads, drop it; else take this away, or load "
+            "with publication.mode: direct",
         )
     return contract_digest(contract)
 
@@ -242,12 +246,16 @@ def _require_may_exchange(live: FoundTable) -> None:
             where=f"table {live.name}",
             next_step=f"connect as {live.owner}, or GRANT {quoted(live.owner)} to this user",
         )
-    if not live.may_create:
-        schema = quoted(live.name.schema_)
+    if not (live.may_create and live.owner_may_create):
+        who, to = (
+            ("this user", "to this user")
+            if not live.may_create
+            else (f"its owner {live.owner}", f"TO {quoted(live.owner)}")
+        )
         raise DatabaseFailedError(
-            f"this user may not create a table in the schema of {live.name}, which its shadow and its backup need",
+            f"{who} may not create a table in the schema of {live.name}, which its shadow and its backup need",
             where=f"table {live.name}",
-            next_step=f"GRANT CREATE ON SCHEMA {schema}",
+            next_step=f"GRANT CREATE ON SCHEMA {quoted(live.name.schema_)} {to}",
         )
 
 
@@ -255,7 +263,7 @@ def _gone(name: TableName, run_key: RunKey) -> CampaignDriftError:
     return CampaignDriftError(
         f"the table {name} that campaign {run_key} loads is gone or was replaced, with what was loaded into it",
         where=f"table {name}",
-        next_step="restore it, or begin a new campaign under another backfill_id",
+        next_step=f"restore it, or {CANCEL_AND_BEGIN_ANOTHER}",
         run_key=run_key,
     )
 

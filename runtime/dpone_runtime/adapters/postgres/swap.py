@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from psycopg import errors
+from psycopg import Error, errors
 
-from dpone_contract.errors import PublicationBusyError, PublicationRefusedError
+from dpone_contract.errors import PublicationBusyError, PublicationMismatchError, PublicationRefusedError
 from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.batches import run_batch, settings_statement
-from dpone_runtime.adapters.postgres.connect import PgConnection
+from dpone_runtime.adapters.postgres.connect import PgConnection, safe_message
 from dpone_runtime.adapters.postgres.identifiers import LONGEST_NAME_BYTES, literal, quoted, quoted_table
 from dpone_runtime.adapters.postgres.shadow import require_free_name, require_unchanged
 from dpone_runtime.adapters.postgres.shadow_indexes import build_index, next_missing, paired_indexes
 from dpone_runtime.adapters.postgres.table_contract import FoundTable, publication_queries, table_of_name
 from dpone_runtime.adapters.sql.queries import Statement
-from dpone_runtime.domain.publication import ShadowContent, Swap, name_beside
+from dpone_runtime.domain.publication import CANCEL_AND_BEGIN_ANOTHER, ShadowContent, Swap, name_beside
 
 LIVE_LOCK_WAIT_MS = 2_000
 """How long the swap stands in the queue for the live table at a time: whoever comes after it waits too, readers included."""
+
+_OF_ROWS = ("22", "54", "P0")
+"""Classes of SQLSTATEs by which an index refuses a row: its expression's, the limits of its size, a function's own."""
 
 LIVE_LOCK_TRIES = 15
 """How often it does so, with a second between two times in which the others pass."""
@@ -25,14 +28,34 @@ LIVE_LOCK_TRIES = 15
 def build_missing_index(connection: PgConnection, swap: Swap) -> str | None:
     """Build one index of the live table that its shadow lacks; give its name, None where none is missing.
 
-    Errors: psycopg.Error; PublicationRefusedError for other tables of their names.
+    Errors: psycopg.Error; PublicationRefusedError for other tables of their names, and for a live table that has changed: nothing
+    is built for it; PublicationMismatchError for rows that the index does not take.
     """
     live = _require_relation(connection, swap.live, swap.live_relation)
     shadow = _require_relation(connection, swap.shadow, swap.shadow_relation)
     missing = next_missing(connection, live.relation, shadow.relation)
-    if missing is not None:
+    if missing is None:
+        return None
+    require_unchanged(connection, live, shadow, swap.contract, indexed=False)
+    try:
         build_index(connection, swap.shadow, missing)
-    return None if missing is None else missing.name
+    except errors.UniqueViolation as error:
+        raise PublicationBusyError(
+            f"another session has built index {missing.name} of {swap.shadow} meanwhile",
+            where=f"table {swap.shadow}",
+            next_step="run it again; no row is moved for it",
+        ) from error
+    except Error as error:
+        if (error.sqlstate or "")[:2] not in _OF_ROWS:
+            raise
+        raise PublicationMismatchError(
+            f"index {missing.name} of {swap.live} cannot be built on what was loaded: {safe_message(error)} (SQLSTATE {error.sqlstate}); "
+            "the live table is untouched",
+            where=f"table {swap.shadow}",
+            next_step="mend these rows in the source and load everything again: dpone backfill restart MANIFEST --reason ... --execute, "
+            f"or, where it appends, {CANCEL_AND_BEGIN_ANOTHER}",
+        ) from error
+    return missing.name
 
 
 def hold_shadow(connection: PgConnection, swap: Swap) -> ShadowContent:
@@ -59,9 +82,7 @@ def swap_tables(connection: PgConnection, swap: Swap) -> None:
 
     Errors: PublicationBusyError naming who holds the live table; PublicationRefusedError; psycopg.Error.
     """
-    # First the shadow: whoever looks into it is waited for without keeping readers of the live table waiting.
-    _run(connection, f"LOCK TABLE {quoted_table(swap.shadow)} IN ACCESS EXCLUSIVE MODE")
-    _lock_live(connection, swap)
+    _lock_both(connection, swap)
     live = _require_relation(connection, swap.live, swap.live_relation)
     shadow = _require_relation(connection, swap.shadow, swap.shadow_relation)
     require_unchanged(connection, live, shadow, swap.contract, indexed=True)
@@ -84,31 +105,39 @@ def swap_tables(connection: PgConnection, swap: Swap) -> None:
         _run(connection, f"DROP TABLE {quoted_table(swap.backup)}")
 
 
-def _lock_live(connection: PgConnection, swap: Swap) -> None:
-    """Take the live table for itself alone, without keeping its readers waiting for more than a moment at a time."""
-    table, pause = quoted_table(swap.live), publication_queries().statement("pause")
+def _lock_both(connection: PgConnection, swap: Swap) -> None:
+    """Take both tables for itself alone, without keeping the live one's readers waiting for more than a moment at a time.
+
+    The shadow first: whoever reads that keeps nobody from the live one.
+    """
+    both, pause = (swap.shadow, swap.live), publication_queries().statement("pause")
     run_batch(connection, (settings_statement({"lock_timeout": str(LIVE_LOCK_WAIT_MS)}),))
     for _ in range(LIVE_LOCK_TRIES):
         _run(connection, "SAVEPOINT before_live")
         try:
-            _run(connection, f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            _run(connection, f"LOCK TABLE {', '.join(map(quoted_table, both))} IN ACCESS EXCLUSIVE MODE")
             return
         except errors.LockNotAvailable:
             _run(connection, "ROLLBACK TO SAVEPOINT before_live")
         run_batch(connection, (pause,))
+    table, holders = _held(connection, swap)
     raise PublicationBusyError(
-        f"{swap.live} was held by others for {LIVE_LOCK_TRIES * (LIVE_LOCK_WAIT_MS // 1000 + 1)} s{_holders(connection, swap)}; "
+        f"{table} was held by others for {LIVE_LOCK_TRIES * (LIVE_LOCK_WAIT_MS // 1000 + 1)} s{holders}; "
         "everything is loaded, and it is not published",
-        where=f"table {swap.live}",
+        where=f"table {table}",
         next_step="end these sessions, or wait for them, then run this again; no row is moved for it",
     )
 
 
-def _holders(connection: PgConnection, swap: Swap) -> str:
-    query = publication_queries().statement("table_holders", relation=int(swap.live_relation))
-    found = run_batch(connection, (query,))[0].fetchall()
-    told = [f"{pid} ({', '.join(str(word) for word in words if word)})" for pid, *words in found]
-    return f", by session {'; '.join(told)}" if told else ""
+def _held(connection: PgConnection, swap: Swap) -> tuple[TableName, str]:
+    """Give the table that others hold, and who they are."""
+    for table, relation in ((swap.live, swap.live_relation), (swap.shadow, swap.shadow_relation)):
+        query = publication_queries().statement("table_holders", relation=int(relation))
+        found = run_batch(connection, (query,))[0].fetchall()
+        told = [f"{pid} ({', '.join(str(word) for word in words if word)})" for pid, *words in found]
+        if told:
+            return table, f", by session {'; '.join(told)}"
+    return swap.live, ""
 
 
 def _require_relation(connection: PgConnection, table: TableName, relation: str) -> FoundTable:
@@ -117,7 +146,7 @@ def _require_relation(connection: PgConnection, table: TableName, relation: str)
         raise PublicationRefusedError(
             f"{table} is gone, or is another table than the one that the campaign began with",
             where=f"table {table}",
-            next_step="restore it, or begin a new campaign under another backfill_id",
+            next_step=f"restore it, or {CANCEL_AND_BEGIN_ANOTHER}",
         )
     return found
 

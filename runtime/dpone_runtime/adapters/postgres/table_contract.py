@@ -8,11 +8,21 @@ from dataclasses import dataclass
 from dpone_contract.canonical import fingerprint
 from dpone_contract.errors import PublicationRefusedError
 from dpone_contract.manifest import TableName
-from dpone_runtime.adapters.postgres.batches import run_batch
+from dpone_runtime.adapters.postgres.batches import run_batch, settings_statement
 from dpone_runtime.adapters.postgres.connect import PgConnection
 from dpone_runtime.adapters.sql.queries import Queries, load_blocks
 
 _SHOWN = 5
+_WORDING = {
+    "search_path": "pg_catalog, pg_temp",
+    "TimeZone": "UTC",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "quote_all_identifiers": "off",
+}
+"""What says how the server words expressions, types and times. The next run may be another user's, with other settings."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,7 @@ class FoundTable:
     is_owner: bool
     owner: str
     may_create: bool
+    owner_may_create: bool
 
 
 def publication_queries() -> Queries:
@@ -39,7 +50,7 @@ def table_of_name(connection: PgConnection, table: TableName) -> FoundTable | No
     if row is None:
         return None
     comment = None if row[1] is None else str(row[1])
-    return FoundTable(table, int(str(row[0])), comment, bool(row[2]), str(row[3]), bool(row[4]))
+    return FoundTable(table, int(str(row[0])), comment, bool(row[2]), str(row[3]), bool(row[4]), bool(row[5]))
 
 
 Contract = tuple[tuple[str, str], ...]
@@ -47,9 +58,23 @@ Contract = tuple[tuple[str, str], ...]
 
 
 def table_contract(connection: PgConnection, relation: int) -> Contract:
-    """Read what makes up a table. Source: the backfill guide, the object contract of a swap."""
-    query = publication_queries().statement("table_contract", relation=relation)
-    return tuple((str(row[0]), str(row[1])) for row in run_batch(connection, (query,))[0].fetchall())
+    """Read what makes up a table, in words that no setting of a session changes.
+
+    Source: the backfill guide, the object contract of a swap.
+    """
+    query = publication_queries().statement
+    before, _, found = run_batch(
+        connection,
+        (
+            query("settings", names=list(_WORDING)),
+            settings_statement(_WORDING),
+            query("table_contract", relation=relation),
+        ),
+    )
+    # Whatever is worded or read later in this transaction, by others' event triggers too, is so as the session has it.
+    told = {str(name): str(value) for name, value in before.fetchall()}
+    run_batch(connection, (settings_statement(told),))
+    return tuple((str(row[0]), str(row[1])) for row in found.fetchall())
 
 
 def contract_digest(contract: Contract) -> str:
