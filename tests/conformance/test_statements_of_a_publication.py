@@ -23,7 +23,7 @@ __all__ = ["postgres_backend", "postgres_tables"]
 BOUNDS = ("lock_timeout", "idle_in_transaction_session_timeout")
 COMPARED = {
     *("begin", "settings", "lock", "read_campaign", "receipts", "update_campaign", "commit"),
-    *("lock_table", "lock_live", "count_table", "rename_table"),
+    *("lock_table", "lock_both", "count_table", "rename_table"),
 }
 """What locks, reads and writes; the looks at the catalog, of which the real one has more, are left out."""
 
@@ -46,8 +46,8 @@ def named(statement: Statement, live: str) -> Statement:
     text = statement.text.replace("%%", "%")
     if text.startswith("LOCK TABLE"):
         mode = text.partition(" IN ")[2].removesuffix(" MODE")
-        if f"LOCK TABLE {live} IN" in text:
-            return Statement("lock_live", text, {})
+        if f", {live} IN" in text:
+            return Statement("lock_both", text, {})
         return Statement("lock_table", text, {"mode": mode})
     names = {"SELECT count(*) FROM": "count_table", "ALTER TABLE": "rename_table"}
     name = next((name for begins, name in names.items() if text.startswith(begins)), statement.name)

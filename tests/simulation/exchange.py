@@ -62,8 +62,7 @@ def hold_shadow(batch: Batch, swap: Swap) -> ShadowContent:
 
 def swap_tables(batch: Batch, swap: Swap) -> None:
     """Hold both tables, require them to be what they were, and exchange their names."""
-    batch((lock_table(swap.shadow, "ACCESS EXCLUSIVE"),))
-    _lock_live(batch, swap)
+    _lock_both(batch, swap)
     require_relation(batch, swap.live, swap.live_relation)
     require_relation(batch, swap.shadow, swap.shadow_relation)
     if not batch((named("find_table", table=index_of(swap.shadow_relation)),))[0]:
@@ -76,10 +75,10 @@ def swap_tables(batch: Batch, swap: Swap) -> None:
         batch((named("drop_table", table=str(swap.backup)),))
 
 
-def _lock_live(batch: Batch, swap: Swap) -> None:
+def _lock_both(batch: Batch, swap: Swap) -> None:
     batch((settings(timedelta(milliseconds=LIVE_LOCK_WAIT_MS)),))
     for _ in range(LIVE_LOCK_TRIES):
-        if batch((named("lock_live", table=str(swap.live)),))[0][0][0]:
+        if batch((named("lock_both", tables=(str(swap.shadow), str(swap.live))),))[0][0][0]:
             return
         batch((named("pause"),))
     raise PublicationBusyError(f"{swap.live} was held by others", next_step=_AGAIN)

@@ -11,7 +11,7 @@ from tests.simulation.story import Story, clocks, mode
 from tests.simulation.strangers import Deed
 
 STEPS = (
-    *("receipts", "count_table", "lock_live", "rename_table", "update_campaign"),
+    *("receipts", "count_table", "lock_both", "rename_table", "update_campaign"),
     *("lock_table", "find_table", "pause", "completed"),
 )
 """Statements of a publication, after which something is made to happen."""
@@ -117,7 +117,7 @@ def _cancel(story: Story, chance: Random) -> None:
     """Anywhere, or while the campaign is being completed or published."""
     cancel = Start("cancel", Kind.CANCEL, 0, clocks=clocks(chance))
     if chance.random() < 0.5:
-        statement = chance.choice(("count_table", "receipts", "lock_live", "rename_table"))
+        statement = chance.choice(("count_table", "receipts", "lock_both", "rename_table"))
         story.start_after("run 1/ledger", statement, chance.randint(0, 6), cancel)
         if chance.random() < 0.5:
             story.after("cancel/ledger", "count_live", 0, "freeze", "cancel")

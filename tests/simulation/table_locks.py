@@ -29,6 +29,10 @@ class TableLocks:
         """Take a lock that is free."""
         self._held[relation].setdefault(holder, set()).add(mode)
 
+    def give_back(self, holder: object, relation: str, mode: str) -> None:
+        """Give back one mode, as ROLLBACK TO SAVEPOINT does."""
+        self._held[relation][holder].discard(mode)
+
     def release(self, holder: object) -> None:
         """Give back whatever somebody holds."""
         for holders in self._held.values():

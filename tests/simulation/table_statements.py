@@ -21,11 +21,16 @@ class TableStatements(ReadingStatements):
             return []
         return _lock_table(session, values["table"], values["mode"])
 
-    def query_lock_live(self, session: Session, values: Values) -> Waiting:
-        """SAVEPOINT, LOCK TABLE, and ROLLBACK TO SAVEPOINT where it was not free: False, and the transaction goes on."""
+    def query_lock_both(self, session: Session, values: Values) -> Waiting:
+        """SAVEPOINT, LOCK TABLE of two tables, and ROLLBACK TO SAVEPOINT where one was not free: False, and the transaction goes on."""
+        mode, relations = "ACCESS EXCLUSIVE", []
         try:
-            yield from _lock_table(session, values["table"], "ACCESS EXCLUSIVE")
+            for table in values["tables"]:
+                yield from _lock_table(session, table, mode)
+                relations.append(required(session, table))
         except LockNotAvailableError:
+            for relation in relations:
+                session.database.table_locks.give_back(session, relation, mode)
             return [(False,)]
         return [(True,)]
 
