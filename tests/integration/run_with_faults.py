@@ -12,7 +12,7 @@ from typing import Any
 from dpone_packbuilder.cli import main
 from dpone_runtime import bootstrap, execute
 from dpone_runtime.adapters.lanes.pool import SILENCE, ProcessLanePool
-from dpone_runtime.adapters.postgres import session, swap
+from dpone_runtime.adapters.postgres import session
 from dpone_runtime.adapters.sql import ledger
 from dpone_runtime.ports.lanes import LanePool
 from dpone_runtime.services import run_chunks
@@ -31,7 +31,7 @@ FENCE_VARIABLE = "DPONE_TEST_FENCE_SILENCE"
 RENEWAL_VARIABLE = "DPONE_TEST_RENEW_EVERY"
 """Seconds after which a lease is renewed."""
 
-LIVE_TRIES_VARIABLE = "DPONE_TEST_LIVE_LOCK_TRIES"
+SWAP_TRIES_VARIABLE = "DPONE_TEST_SWAP_TRIES"
 """How often the swap stands in the queue for the live table."""
 
 PUBLICATION_WAIT_VARIABLE = "DPONE_TEST_PUBLICATION_WAIT"
@@ -62,8 +62,8 @@ def run() -> None:
     session.build_missing_index = watched.then("index built", session.build_missing_index, only_if_given=True)
     session.hold_shadow = watched.then("shadow held", session.hold_shadow)
     session.swap_tables = watched.then("swapped", session.swap_tables)
-    if tries := os.environ.get(LIVE_TRIES_VARIABLE):
-        swap.LIVE_LOCK_TRIES = int(tries)
+    if tries := os.environ.get(SWAP_TRIES_VARIABLE):
+        ledger.SWAP_TRIES = int(tries)
     if wait := os.environ.get(PUBLICATION_WAIT_VARIABLE):
         ledger.PUBLICATION_WAIT = timedelta(seconds=float(wait))
     if grace := os.environ.get(GRACE_VARIABLE):

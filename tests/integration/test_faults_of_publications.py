@@ -26,7 +26,7 @@ from tests.integration.publications import (
     status,
     swapped,
 )
-from tests.integration.run_with_faults import LIVE_TRIES_VARIABLE, PUBLICATION_WAIT_VARIABLE
+from tests.integration.run_with_faults import PUBLICATION_WAIT_VARIABLE, SWAP_TRIES_VARIABLE
 from tests.integration.test_transient_faults import crash
 from tests.waiting import wait_until
 
@@ -182,7 +182,7 @@ def test_a_reader_who_never_ends_is_named_and_the_next_run_publishes(
     before = live(history)
     with session(history) as reader:
         reader.execute("SELECT count(*) FROM target.history")
-        done = start(history, mapped=mapped, faults=[], environ={LIVE_TRIES_VARIABLE: "1"}).finish()
+        done = start(history, mapped=mapped, faults=[], environ={SWAP_TRIES_VARIABLE: "1"}).finish()
         assert (5, "DPONE_BACKFILL_PUBLICATION_BUSY") == (done.exit_code, done.error_code), done.output
         assert f"{reader.info.backend_pid} (a report, " in done.stderr
         assert "everything is loaded, and it is not published" in done.stderr

@@ -8,6 +8,7 @@ import pytest
 from dpone_contract.errors import ExitCode
 from dpone_packbuilder.cli import run_command_line
 from dpone_runtime.adapters.postgres import swap
+from dpone_runtime.adapters.sql import ledger
 from tests.integration.campaigns import History
 from tests.integration.publications import relation, status, swapped, tables
 
@@ -85,8 +86,8 @@ def test_a_reader_that_stays_keeps_the_tables_from_being_exchanged(
     manifest = history.manifest(swapped())
     for name, value in history.environ.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(swap, "LIVE_LOCK_WAIT_MS", 100)
-    monkeypatch.setattr(swap, "LIVE_LOCK_TRIES", 1)
+    monkeypatch.setattr(swap, "TABLES_LOCK_WAIT_MS", 100)
+    monkeypatch.setattr(ledger, "SWAP_TRIES", 1)
     with psycopg.connect(history.uri, application_name="report") as reader:
         reader.execute("SELECT count(*) FROM target.history")
 
@@ -95,7 +96,7 @@ def test_a_reader_that_stays_keeps_the_tables_from_being_exchanged(
         told = capfd.readouterr().err
         assert (ExitCode.OWNERSHIP_OR_INFRASTRUCTURE, True) == (
             exit_code,
-            "error DPONE_BACKFILL_PUBLICATION_BUSY: target.history was held by others" in told,
+            "error DPONE_BACKFILL_PUBLICATION_BUSY: target.history is held by others" in told,
         ), told
         assert f"by session {reader.info.backend_pid} (report, " in told
         assert (

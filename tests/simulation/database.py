@@ -108,6 +108,7 @@ class Session:
         self._since = 0.0
         self._own_locks: list[tuple[Lock, bool]] = []
         self._own_rows: list[Lock] = []
+        self._savepoint: tuple[int, float] = (0, EVER)
 
     # The client's side.
 
@@ -285,6 +286,17 @@ class Session:
     def roll_back(self) -> None:
         """Undo the transaction."""
         self._release()
+
+    def set_savepoint(self) -> None:
+        """Remember which advisory locks are held, and how long is waited for one."""
+        self._savepoint = (len(self._own_locks), self.lock_timeout)
+
+    def roll_back_to_savepoint(self) -> None:
+        """Give back the advisory locks since the savepoint; nothing is written after one that is gone back to."""
+        held, self.lock_timeout = self._savepoint
+        for lock, _ in self._own_locks[held:]:
+            self.database.advisory[lock].pop(self, None)
+        del self._own_locks[held:]
 
     def _release(self) -> None:
         self.transaction, self.copying = None, False

@@ -8,7 +8,7 @@ from datetime import timedelta
 from dpone_contract.errors import PublicationBusyError, PublicationRefusedError
 from dpone_contract.manifest import TableName
 from dpone_runtime.adapters.postgres.batches import settings_statement
-from dpone_runtime.adapters.postgres.swap import LIVE_LOCK_TRIES, LIVE_LOCK_WAIT_MS
+from dpone_runtime.adapters.postgres.swap import TABLES_LOCK_WAIT_MS
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.adapters.sql.rows import Row
 from dpone_runtime.domain.publication import ShadowContent, Swap
@@ -76,12 +76,9 @@ def swap_tables(batch: Batch, swap: Swap) -> None:
 
 
 def _lock_both(batch: Batch, swap: Swap) -> None:
-    batch((settings(timedelta(milliseconds=LIVE_LOCK_WAIT_MS)),))
-    for _ in range(LIVE_LOCK_TRIES):
-        if batch((named("lock_both", tables=(str(swap.shadow), str(swap.live))),))[0][0][0]:
-            return
-        batch((named("pause"),))
-    raise PublicationBusyError(f"{swap.live} was held by others", next_step=_AGAIN)
+    batch((settings(timedelta(milliseconds=TABLES_LOCK_WAIT_MS)),))
+    if not batch((named("lock_both", tables=(str(swap.shadow), str(swap.live))),))[0][0][0]:
+        raise PublicationBusyError(f"{swap.live} is held by others", next_step=_AGAIN)
 
 
 def require_relation(batch: Batch, table: TableName, relation: str) -> None:

@@ -63,6 +63,14 @@ class Statements(TableStatements):
         session.commit()
         return []
 
+    def query_savepoint(self, session: Session, _values: Values) -> Rows:
+        session.set_savepoint()
+        return []
+
+    def query_rollback_to_savepoint(self, session: Session, _values: Values) -> Rows:
+        session.roll_back_to_savepoint()
+        return []
+
     def query_rollback(self, session: Session, _values: Values) -> Rows:
         session.roll_back()
         return []

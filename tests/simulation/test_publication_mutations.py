@@ -21,8 +21,13 @@ Texts = tuple[str, str]
 
 
 def publishes(*changes: Texts) -> Change:
-    """Change the transaction of a publication."""
+    """Change what comes around the swap in a publication's transaction."""
     return lambda patch: rewrite(patch, SqlLedger, "publish", *changes)
+
+
+def exchanges(*changes: Texts) -> Change:
+    """Change how a publication is decided, and the tables are exchanged."""
+    return lambda patch: rewrite(patch, SqlLedger, "_exchanged", *changes)
 
 
 def decides(*changes: Texts) -> Change:
@@ -69,8 +74,13 @@ ROUND = (" or current.round != campaign.round", "")
 ROWS = never("view.content.rows != view.receipts.rows")
 RECEIPTS = never("view.receipts.chunks != current.chunks_total")
 BACKUP = never('batch((named("find_table", table=str(swap.backup)),))[0]')
-SWAP = "self._decided(lambda: session.swap_tables(swap))"
-TWO_TRANSACTIONS = (SWAP, f'{SWAP}; session.batch((query("commit"), query("begin")))')
+TWO_TRANSACTIONS = (
+    "        if held is None:\n",
+    """        if held is None:
+            if change is not None:
+                session.batch((query("commit"), query("begin")))
+""",
+)
 WITH_ITS_COMMIT = ("wrote_before=True", "wrote_before=False")
 
 
@@ -142,15 +152,15 @@ class Mutation:
 
 NOTICED = {
     "lanes load the shadow": Mutation(loads_the_live_table, ("own table", "exactly once")),
-    "lock of the target": Mutation(publishes(TARGET), ("put aside",)),
-    "lock of the transition": Mutation(publishes(TRANSITION), ("crash", "revision")),
+    "lock of the target": Mutation(exchanges(TARGET), ("put aside",)),
+    "lock of the transition": Mutation(exchanges(TRANSITION), ("crash", "revision")),
     "status of the campaign": Mutation(decides(STATUS), ("stopped",)),
     "count of the rows": Mutation(counts(ROWS), ("whole",)),
     "lock of the shadow against writers": Mutation(
         nothing, ("whole",), Weakening(table_locks=frozenset({"SHARE"}))
     ),
     "relations of the swap": Mutation(any_relation, ("receipt",)),
-    "the swap and its receipt are one transaction": Mutation(publishes(TWO_TRANSACTIONS), ("receipt",)),
+    "the swap and its receipt are one transaction": Mutation(exchanges(TWO_TRANSACTIONS), ("receipt",)),
     "what is cancelled is not completed": Mutation(completes_what_was_cancelled, ("stopped",)),
     "the fence of a silent run is taken": Mutation(waits_for_any_fence, ("stuck",)),
     "the row is read before a refusal is believed": Mutation(believes_any_refusal, ("untrue",)),
@@ -189,12 +199,12 @@ REDUNDANT = {
     # A campaign's row changes under the transition lock alone.
     "revision of the campaign": Redundant(
         {"lock of the transition": (nothing, REVISION)},
-        Mutation(publishes(TRANSITION), ("revision", "receipt"), REVISION),
+        Mutation(exchanges(TRANSITION), ("revision", "receipt"), REVISION),
     ),
     # And an update that matches no row would be committed with the swap, if it were not looked at before.
     "look at the update before its COMMIT": Redundant(
         {"lock of the transition": (publishes(WITH_ITS_COMMIT), SOUND)},
-        Mutation(publishes(TRANSITION, WITH_ITS_COMMIT), ("receipt", "crash")),
+        Mutation(together(exchanges(TRANSITION), publishes(WITH_ITS_COMMIT)), ("receipt", "crash")),
     ),
     # What is complete has every chunk committed.
     "count of the receipts": Redundant(
@@ -240,10 +250,10 @@ def test_nothing_is_published_that_was_completed_by_mistake(monkeypatch):
 @pytest.mark.parametrize(
     "change, missing",
     [
-        (publishes(CLOSE), SOUND),
+        (exchanges(CLOSE), SOUND),
         (nothing, without_locks("fence")),
         (decides(never("tools.fence is not None and not tools.fence.held()")), SOUND),
-        (publishes(CLOSE), without_locks("fence")),
+        (exchanges(CLOSE), without_locks("fence")),
     ],
     ids=["lock of the close", "fence of an item", "fence of a run", "all of them"],
 )

@@ -28,7 +28,7 @@ from tests.simulation.statements import Statements
 from tests.simulation.tables import NotNullViolationError, TargetRow
 
 OF_THE_SLICE = {"lock_table", "seen_columns", "slice", "copy_first", "copy_last"}
-OF_TABLES = {"lock_both", "pause", "find_table", "count_table", "create_table", "rename_table", "drop_table"}
+OF_TABLES = {"lock_both", "find_table", "count_table", "create_table", "rename_table", "drop_table"}
 BY_HAND = {"insert_by_hand", "replace_by_hand"}
 COMPLETION = RowCompletion(SCHEMA)
 PATIENCE_SECONDS = 30

@@ -7,6 +7,16 @@ COMMIT
 -- name: rollback
 ROLLBACK
 
+-- name: savepoint
+SAVEPOINT before_decision
+
+-- name: rollback_to_savepoint
+-- Gives back every lock, and takes back every setting, since the savepoint.
+ROLLBACK TO SAVEPOINT before_decision
+
+-- name: pause
+SELECT pg_sleep(1)
+
 -- name: lock
 -- A transaction lock of one purpose; waits as long as lock_timeout lets it.
 SELECT pg_advisory_xact_lock(:lock)

@@ -231,8 +231,5 @@ SELECT a.pid, coalesce(a.application_name, ''), coalesce(a.usename::text, ''), c
    AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
  GROUP BY a.pid, a.application_name, a.usename, a.state, a.xact_start ORDER BY a.xact_start NULLS LAST LIMIT 5
 
--- name: pause
-SELECT pg_catalog.pg_sleep(1)
-
 -- name: settings
 SELECT n, pg_catalog.current_setting(n) FROM unnest(:names::text[]) n

@@ -15,14 +15,11 @@ from dpone_runtime.adapters.postgres.table_contract import FoundTable, publicati
 from dpone_runtime.adapters.sql.queries import Statement
 from dpone_runtime.domain.publication import CANCEL_AND_BEGIN_ANOTHER, ShadowContent, Swap, name_beside
 
-LIVE_LOCK_WAIT_MS = 2_000
-"""How long the swap stands in the queue for the live table at a time: whoever comes after it waits too, readers included."""
-
 _OF_ROWS = ("22", "54", "P0")
 """Classes of SQLSTATEs by which an index refuses a row: its expression's, the limits of its size, a function's own."""
 
-LIVE_LOCK_TRIES = 15
-"""How often it does so, with a second between two times in which the others pass."""
+TABLES_LOCK_WAIT_MS = 2_000
+"""How long the swap stands in the queue for a table at a time: whoever comes after it waits too, readers included."""
 
 
 def build_missing_index(connection: PgConnection, swap: Swap) -> str | None:
@@ -106,27 +103,23 @@ def swap_tables(connection: PgConnection, swap: Swap) -> None:
 
 
 def _lock_both(connection: PgConnection, swap: Swap) -> None:
-    """Take both tables for itself alone, without keeping the live one's readers waiting for more than a moment at a time.
+    """Take both tables for itself alone, the shadow first: whoever reads that keeps nobody from the live one.
 
-    The shadow first: whoever reads that keeps nobody from the live one.
+    Errors: PublicationBusyError, and the transaction is as it was before.
     """
-    both, pause = (swap.shadow, swap.live), publication_queries().statement("pause")
-    run_batch(connection, (settings_statement({"lock_timeout": str(LIVE_LOCK_WAIT_MS)}),))
-    for _ in range(LIVE_LOCK_TRIES):
-        _run(connection, "SAVEPOINT before_live")
-        try:
-            _run(connection, f"LOCK TABLE {', '.join(map(quoted_table, both))} IN ACCESS EXCLUSIVE MODE")
-            return
-        except errors.LockNotAvailable:
-            _run(connection, "ROLLBACK TO SAVEPOINT before_live")
-        run_batch(connection, (pause,))
-    table, holders = _held(connection, swap)
-    raise PublicationBusyError(
-        f"{table} was held by others for {LIVE_LOCK_TRIES * (LIVE_LOCK_WAIT_MS // 1000 + 1)} s{holders}; "
-        "everything is loaded, and it is not published",
-        where=f"table {table}",
-        next_step="end these sessions, or wait for them, then run this again; no row is moved for it",
-    )
+    tables = ", ".join(map(quoted_table, (swap.shadow, swap.live)))
+    _run(connection, "SAVEPOINT before_tables")
+    run_batch(connection, (settings_statement({"lock_timeout": str(TABLES_LOCK_WAIT_MS)}),))
+    try:
+        _run(connection, f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")
+    except errors.LockNotAvailable:
+        _run(connection, "ROLLBACK TO SAVEPOINT before_tables")
+        table, holders = _held(connection, swap)
+        raise PublicationBusyError(
+            f"{table} is held by others{holders}; everything is loaded, and it is not published",
+            where=f"table {table}",
+            next_step="end these sessions, or wait for them, then run this again; no row is moved for it",
+        ) from None
 
 
 def _held(connection: PgConnection, swap: Swap) -> tuple[TableName, str]:

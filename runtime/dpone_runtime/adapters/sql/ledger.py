@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 from dpone_contract.chunk_plan import RunKey
@@ -29,7 +30,7 @@ from dpone_runtime.domain.claim import LedgerView
 from dpone_runtime.domain.event import Event
 from dpone_runtime.domain.lease import LEASE_TTL
 from dpone_runtime.domain.local_run import local_data_scope
-from dpone_runtime.domain.publication import Receipts, Swap
+from dpone_runtime.domain.publication import Receipts, ShadowContent, Swap
 from dpone_runtime.ports.connectors import LoadReceipt, LoadRequest
 from dpone_runtime.ports.ledger import (
     Change,
@@ -48,6 +49,9 @@ T = TypeVar("T")
 OPENING_WAIT = timedelta(seconds=30)
 TRANSITION_WAIT = timedelta(seconds=15)
 PUBLICATION_WAIT = timedelta(seconds=15)
+SWAP_TRIES = 15
+"""How often a swap tries to have both tables, with a pause between two tries in which the ledger's locks are free."""
+
 RENEWAL_WAIT = timedelta(seconds=5)
 TABLES = frozenset({"campaigns", "chunks", "tallies", "events", "shadows"})
 """What a ledger has to have; the last are columns of the first."""
@@ -196,18 +200,7 @@ class SqlLedger(LedgerReader):
                 told(f"  index {built} is built")
                 self._begin_publication(run_key, fenced=fenced)
             content = self._decided(lambda: session.hold_shadow(swap))
-            locks = (
-                query("lock", lock=session.lock_value("target", swap.live_relation)),
-                query("lock", lock=self._lock("transition", run_key)),
-                query("lock", lock=self._lock("close", run_key)),
-            )
-            reading = (query("read_campaign", run_key=run_key), query("receipts", run_key=run_key))
-            rows = session.batch((*locks, *reading))[len(locks) :]
-            campaign = campaign_from_row(rows[0][0]) if rows[0] else None
-            view = PublicationView(campaign, Receipts(*rows[1][0]), content)
-            change = self._decided(lambda: decide(view))
-            if change is not None:
-                self._decided(lambda: session.swap_tables(swap))
+            change = self._exchanged(run_key, swap, content, decide)
         except LockTimeoutError as error:
             raise PublicationBusyError(
                 f"the tables of campaign {run_key}, or its ledger, were held by others for {PUBLICATION_WAIT.seconds} s",
@@ -228,6 +221,34 @@ class SqlLedger(LedgerReader):
             what = f"campaign {run_key} is being published, or is held by another run"
             step = "wait until that run has ended, then run this again; nothing needs to be deleted"
             raise _busy(run_key, what, step) from error
+
+    def _exchanged(
+        self, run_key: RunKey, swap: Swap, content: ShadowContent, decide: PublicationDecision
+    ) -> Change | None:
+        """Decide under the ledger's locks, and exchange the tables; while others hold one of those, nobody waits for these.
+
+        Errors: PublicationBusyError where others hold a table for longer than is useful; LockTimeoutError.
+        """
+        query, session = self._queries.statement, self._session
+        locks = (
+            query("lock", lock=session.lock_value("target", swap.live_relation)),
+            query("lock", lock=self._lock("transition", run_key)),
+            query("lock", lock=self._lock("close", run_key)),
+        )
+        reading = (query("read_campaign", run_key=run_key), query("receipts", run_key=run_key))
+        for last in (False,) * (SWAP_TRIES - 1) + (True,):
+            rows = session.batch((query("savepoint"), *locks, *reading))[1 + len(locks) :]
+            campaign = campaign_from_row(rows[0][0]) if rows[0] else None
+            view = PublicationView(campaign, Receipts(*rows[1][0]), content)
+            change = self._decided(partial(decide, view))
+            held = self._decided(lambda: _held_by_others(session, swap)) if change is not None else None
+            if held is None:
+                return change
+            if last:
+                session.batch((query("rollback"),))
+                raise held
+            session.batch((query("rollback_to_savepoint"), query("pause")))
+        return None
 
     def _end_all_holders(self, run_key: RunKey) -> None:
         for (index,) in self._read("claimed_chunks", run_key=run_key):
@@ -342,6 +363,15 @@ class SqlLedger(LedgerReader):
 
     def _lock(self, purpose: str, *scope: object) -> object:
         return self._session.lock_value(purpose, self._schema, *scope)
+
+
+def _held_by_others(session: SqlSession, swap: Swap) -> PublicationBusyError | None:
+    """Exchange the tables; where others hold one, give the error that says so."""
+    try:
+        session.swap_tables(swap)
+    except PublicationBusyError as error:
+        return error
+    return None
 
 
 def _busy(run_key: RunKey, what: str, step: str) -> CampaignBusyError:

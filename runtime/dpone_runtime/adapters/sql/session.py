@@ -63,7 +63,7 @@ class SqlSession(Protocol):
     def swap_tables(self, swap: Swap) -> None:
         """Hold both tables, require them to be what they were, and exchange their names, in the transaction under way.
 
-        Errors: LockTimeoutError, PublicationBusyError naming who holds them, PublicationRefusedError.
+        Errors: PublicationBusyError naming who holds them, and the transaction goes on as before; PublicationRefusedError.
         """
 
     def capabilities(self) -> StateCapabilities:
