@@ -324,6 +324,24 @@ def test_a_cancellation_that_comes_while_it_is_published_is_refused(history: His
     require_live(history)
 
 
+@KINDS
+def test_a_cancellation_need_not_wait_for_the_readers_that_a_swap_waits_for(
+    history: History, *, mapped: bool
+) -> None:
+    """The ledger's locks are free between two tries; the reader stays until all of it is over."""
+    history.manifest(swapped())
+    before = live(history)
+    with session(history) as reader:
+        reader.execute("SELECT count(*) FROM target.history")
+        run = start(history, mapped=mapped, faults=[])
+        wait_until(lambda: history.value(WAITS_FOR_TABLE, before[0]) is True, 60, "the wait for the table")
+        cancelled, done = cancel(history).finish(), run.finish()
+        assert 0 == cancelled.exit_code, cancelled.output
+        assert (2, "DPONE_BACKFILL_CAMPAIGN_STOPPED") == (done.exit_code, done.error_code), done.output
+    assert ("cancel_requested", before) == (status(history), live(history))
+    require_published(history, resume(history).finish())
+
+
 def waits_for_a_lock_of_the_ledger(history: History) -> bool:
     """Whether a session of a ledger waits for another's decision."""
     text = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'dpone ledger' AND wait_event = 'advisory' AND datname = current_database()"
