@@ -163,7 +163,10 @@ def test_a_reader_is_waited_for_and_other_readers_pass_meanwhile(history: Histor
         waits = [seconds_to_read(history, before) for _ in range(3)]
         assert max(waits) < 3, waits
         assert not run.ended()
-    require_published(history, run.finish(), loaded=3)
+    done = run.finish()
+    require_published(history, done, loaded=3)
+    assert 1 == done.stderr.count("waiting: target.history is held by others, by session ")
+    assert "60 rows are counted" in done.stderr
 
 
 def seconds_to_read(history: History, expected: tuple[object, ...]) -> float:
@@ -185,7 +188,7 @@ def test_a_reader_who_never_ends_is_named_and_the_next_run_publishes(
         done = start(history, mapped=mapped, faults=[], environ={SWAP_TRIES_VARIABLE: "1"}).finish()
         assert (5, "DPONE_BACKFILL_PUBLICATION_BUSY") == (done.exit_code, done.error_code), done.output
         assert f"{reader.info.backend_pid} (a report, " in done.stderr
-        assert "everything is loaded, and it is not published" in done.stderr
+        assert "everything is loaded: end these sessions" in done.stderr
         assert done.outcome is not None
         assert done.outcome.backfill is not None
         assert (3, "complete") == (

@@ -100,7 +100,7 @@ def test_a_reader_that_stays_keeps_the_tables_from_being_exchanged(
         ), told
         assert f"by session {reader.info.backend_pid} (report, " in told
         assert (
-            "  at: table target.history\n  next: end these sessions, or wait for them, then run this again"
+            "  at: table target.history\n  next: everything is loaded: end these sessions, or wait for them, then run this again"
             in told
         )
         assert ("complete", before) == (status(history), relation(history))

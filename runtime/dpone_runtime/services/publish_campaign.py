@@ -56,7 +56,7 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
     those of the ledger. In each case nothing was exchanged.
     Source: the design, publication by shadow swap.
     """
-    swap, waits_until, tries = publication.swap, tools.clock() + OTHERS_WAIT, 0
+    swap, waits_until, tries, waiting = publication.swap, tools.clock() + OTHERS_WAIT, 0, False
     publication.told(f"publishing: {swap.shadow} is counted, and becomes {swap.live}")
     publication.told(
         f"  what is live now is kept as {swap.backup}, with what others have written to it since the load began"
@@ -75,12 +75,16 @@ def publish_campaign(tools: PublicationTools, campaign: Campaign, publication: P
             return found
         if found.round != campaign.round:
             return found
-        tries += not isinstance(refusal, CampaignBusyError)
+        busy = isinstance(refusal, CampaignBusyError)
+        tries += not busy
         waits = tools.clock() < waits_until and not tools.stop_requested()
         if refusal is not None and not _goes_again(refusal, waits=waits, fails=tries >= _TRIES):
             raise refusal
         if not found.publishable:
             return found
+        if refusal is not None and busy and not waiting:
+            waiting = True
+            publication.told(f"  waiting: {refusal.message}")
 
 
 def _refusal(step: Callable[[], None]) -> DponeError | None:

@@ -215,6 +215,7 @@ class HeldByAnother(MemoryLedger):
 def test_a_run_waits_for_another_one_that_publishes():
     stage = Stage()
     assert "published" == stage.publish(HeldByAnother(stage, 3)).status
+    assert 1 == stage.told.count("  waiting: held by another run")
 
 
 def test_a_run_waits_ten_minutes_at_most():

@@ -116,9 +116,9 @@ def _lock_both(connection: PgConnection, swap: Swap) -> None:
         _run(connection, "ROLLBACK TO SAVEPOINT before_tables")
         table, holders = _held(connection, swap)
         raise PublicationBusyError(
-            f"{table} is held by others{holders}; everything is loaded, and it is not published",
+            f"{table} is held by others{holders}",
             where=f"table {table}",
-            next_step="end these sessions, or wait for them, then run this again; no row is moved for it",
+            next_step="everything is loaded: end these sessions, or wait for them, then run this again; no row is moved for it",
         ) from None
 
 

@@ -200,7 +200,8 @@ class SqlLedger(LedgerReader):
                 told(f"  index {built} is built")
                 self._begin_publication(run_key, fenced=fenced)
             content = self._decided(lambda: session.hold_shadow(swap))
-            change = self._exchanged(run_key, swap, content, decide)
+            told(f"  {content.rows:,} rows are counted")
+            change = self._exchanged(run_key, swap, content, decide, told)
         except LockTimeoutError as error:
             raise PublicationBusyError(
                 f"the tables of campaign {run_key}, or its ledger, were held by others for {PUBLICATION_WAIT.seconds} s",
@@ -223,7 +224,12 @@ class SqlLedger(LedgerReader):
             raise _busy(run_key, what, step) from error
 
     def _exchanged(
-        self, run_key: RunKey, swap: Swap, content: ShadowContent, decide: PublicationDecision
+        self,
+        run_key: RunKey,
+        swap: Swap,
+        content: ShadowContent,
+        decide: PublicationDecision,
+        told: Callable[[str], None],
     ) -> Change | None:
         """Decide under the ledger's locks, and exchange the tables; while others hold one of those, nobody waits for these.
 
@@ -236,7 +242,7 @@ class SqlLedger(LedgerReader):
             query("lock", lock=self._lock("close", run_key)),
         )
         reading = (query("read_campaign", run_key=run_key), query("receipts", run_key=run_key))
-        for last in (False,) * (SWAP_TRIES - 1) + (True,):
+        for number in range(1, SWAP_TRIES + 1):
             rows = session.batch((query("savepoint"), *locks, *reading))[1 + len(locks) :]
             campaign = campaign_from_row(rows[0][0]) if rows[0] else None
             view = PublicationView(campaign, Receipts(*rows[1][0]), content)
@@ -244,9 +250,11 @@ class SqlLedger(LedgerReader):
             held = self._decided(lambda: _held_by_others(session, swap)) if change is not None else None
             if held is None:
                 return change
-            if last:
+            if number == SWAP_TRIES:
                 session.batch((query("rollback"),))
                 raise held
+            if number == 1:
+                told(f"  waiting: {held.message}")
             session.batch((query("rollback_to_savepoint"), query("pause")))
         return None
 
